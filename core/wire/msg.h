@@ -1,0 +1,236 @@
+/*
+ * Every message of every channel: direction, payload, descriptors. Payload fields are written with
+ * br_buf_put_*() and read with br_rd_*(), in this order; `blob` is br_out_blob()/br_msg_blob();
+ * `str` is a bounded string, `u8`, `u32`, `u64` little-endian integers, `[x]n` a u32 count and
+ * then that many. Docs for people: docs/frames.md.
+ *
+ * The sender is the left-hand side. Programs: cli, bridled, launch, session, script, broker,
+ * egress, audit, init, scripted (the scripted provider).
+ */
+#ifndef BR_WIRE_MSG_H
+#define BR_WIRE_MSG_H
+
+/* X(name, number) */
+#define BR_MSGS(X)                                                                                 \
+    /* ---- cli -> bridled, and back: the control channel ---- */                                  \
+    /* one run. u8 mode (enum br_run_mode), str workspace (absolute), str manifest_path,           \
+       u8 manifest_in_workspace, blob manifest ("" if none), str policy_path, blob policy (""      \
+       for the default), str config_path, blob config (""), str model (""), str scenario_path,     \
+       blob scenario (""), blob goal, u32 wall_seconds (0: default), u8 has_terminal,              \
+       [str argv]n (mode exec only) */                                                             \
+    X(CTL_RUN, 0x0101)                                                                             \
+    /* str run_id, str model_label, u8 scripted; fds: client end of session, of audit */           \
+    X(CTL_STARTED, 0x0102)                                                                         \
+    /* the verb is over. u32 code (enum br_code), str text, u32 exit_code */                       \
+    X(CTL_ENDED, 0x0103)                                                                           \
+    /* cancel the run: cleanly, now. empty */                                                      \
+    X(CTL_CANCEL, 0x0104)                                                                          \
+    /* read the store. str run_id ("" lists the runs); answer: CTL_STARTED with one fd (audit) */  \
+    X(CTL_SHOW, 0x0105)                                                                            \
+    /* probe the host. empty; answer: CTL_PROBED, then CTL_ENDED */                                \
+    X(CTL_DOCTOR, 0x0106)                                                                          \
+    /* [str requirement, u8 result (0 ok, 1 missing, 2 degraded), u8 required, str detail,         \
+       str fix]n */                                                                                \
+    X(CTL_PROBED, 0x0107)                                                                          \
+                                                                                                   \
+    /* ---- bridled -> every program it starts, on fd 3: the supervision channel ---- */           \
+    /* bridled -> audit: u8 mode (0 record, 1 read, 2 recover), str run_id ("" in modes 1 and 2    \
+       means all), u64 started_us, str workspace, str model, str goal, str owner (pid, start time, \
+       boot id); fds: store directory, then, as u8 flags say (1 session, 2 client, 4 egress), the  \
+       peers' ends. payload: mode, flags, then the strings */                                      \
+    X(AUDIT_START, 0x0201)                                                                         \
+    /* audit -> bridled: str code name ("OK"), str text. The store is open, or not */              \
+    X(AUDIT_READY, 0x0202)                                                                         \
+    /* bridled -> audit: the run is over and this is how, if the session did not say it itself.    \
+       u32 code, str status (completed|failed|canceled|budget_exceeded), str note,                 \
+       u8 sandbox (0 none was started, 1 removed and verified, 2 not verified), u32 exit_status,   \
+       u64 duration_ms. Audit denies open asks, ends open calls, emits sandbox.stopped (only for   \
+       1) and agent.stopped, as far as the record lacks them */                                    \
+    X(AUDIT_CLOSE, 0x0203)                                                                         \
+    /* audit -> bridled: everything is on disk and was sent to the client. u32 code, str text,     \
+       str status (the record's terminal status) */                                                \
+    X(AUDIT_CLOSED, 0x0204)                                                                        \
+    /* bridled -> session: str run_id, u8 mode, u8 manifest_in_workspace, str workspace,           \
+       str manifest_path, blob manifest, str policy_path, blob policy, str model, u8 scripted,     \
+       u8 has_terminal, u8 streaming, u32 wall_seconds, blob goal, [str argv]n; fds: client,       \
+       audit, policy script, then in mode run adapter script and broker */                         \
+    X(SESSION_START, 0x0210)                                                                       \
+    /* session -> bridled: start the sandbox. [str allowed_path]n, struct br_limits (see           \
+       br_limits_put), blob decision table hash (32 bytes) */                                      \
+    X(SUP_LAUNCH, 0x0211)                                                                          \
+    /* bridled -> session: str sandbox name, str image, str network, u32 mounts, blob receipt      \
+       (JSON object); fd: the session's end of the init channel */                                 \
+    X(SUP_LAUNCHED, 0x0212)                                                                        \
+    /* bridled -> session: u32 code, str text. Nothing was started */                              \
+    X(SUP_REFUSED, 0x0213)                                                                         \
+    /* session -> bridled: end the sandbox. empty */                                               \
+    X(SUP_STOP, 0x0214)                                                                            \
+    /* bridled -> session: u8 verified, i32 as u32 wait status of pid 1, u64 duration_ms,          \
+       str detail. The sandbox is gone (also sent when it ended by itself) */                      \
+    X(SUP_STOPPED, 0x0215)                                                                         \
+    /* session -> bridled: the run is over, agent.stopped is stored. u32 code, u32 exit_code,      \
+       str text */                                                                                 \
+    X(SESSION_DONE, 0x0216)                                                                        \
+    /* bridled -> session: cancel cleanly. u32 code (CANCELED or TIMEOUT), str why */              \
+    X(SESSION_CANCEL, 0x0217)                                                                      \
+    /* bridled -> script: u8 purpose (enum br_script_purpose); fd: the peer's channel, absent for  \
+       purpose config */                                                                           \
+    X(SCRIPT_START, 0x0220)                                                                        \
+    /* bridled -> script (purpose config): str path, blob source */                                \
+    X(SCRIPT_CONFIG, 0x0221)                                                                       \
+    /* script -> bridled: str default_model, [str provider, str base_url, str key_env,             \
+       u32 timeout_s, u8 streaming, [str model]n]n */                                              \
+    X(SCRIPT_CONFIGURED, 0x0222)                                                                   \
+    /* bridled -> broker: str run_id, str model, str route, struct br_lease (see br_lease_put);    \
+       fds: session, egress */                                                                     \
+    X(BROKER_START, 0x0230)                                                                        \
+    /* bridled -> egress: str base_url, str key_env ("" none), str unix_socket ("" none),          \
+       u32 connect_s, u32 first_byte_s, u32 idle_s, u32 total_s; fds: broker, audit */             \
+    X(EGRESS_START, 0x0240)                                                                        \
+    /* bridled -> scripted: blob scenario; fd: a listening Unix socket */                          \
+    X(SCRIPTED_START, 0x0250)                                                                      \
+    /* any program -> bridled: set up, role entered. str code name, str text */                    \
+    X(ROLE_READY, 0x02f0)                                                                          \
+                                                                                                   \
+    /* ---- bridled <-> launch ---- */                                                             \
+    /* struct br_plan (see core/sandbox); fds: workspace directory, sandbox end of the init        \
+       channel */                                                                                  \
+    X(LAUNCH_PLAN, 0x0301)                                                                         \
+    /* str sandbox name, u32 mounts, str image, str network, blob receipt (JSON); fd: pidfd of     \
+       pid 1 */                                                                                    \
+    X(LAUNCH_STARTED, 0x0302)                                                                      \
+    /* u32 code, str text. Nothing was started, nothing is left */                                 \
+    X(LAUNCH_REFUSED, 0x0303)                                                                      \
+    /* empty: kill it */                                                                           \
+    X(LAUNCH_KILL, 0x0304)                                                                         \
+    /* u8 verified (cgroup empty and removed, mounts gone), u32 wait status, u64 duration_ms,      \
+       str detail */                                                                               \
+    X(LAUNCH_STOPPED, 0x0305)                                                                      \
+    /* empty; answer LAUNCH_PROBED, payload of CTL_PROBED */                                       \
+    X(LAUNCH_PROBE, 0x0306)                                                                        \
+    X(LAUNCH_PROBED, 0x0307)                                                                       \
+                                                                                                   \
+    /* ---- client (cli, later the gateway) <-> session ---- */                                    \
+    /* client -> session: str permission_id, u8 allow, str note */                                 \
+    X(ANSWER, 0x0401)                                                                              \
+    /* session -> client: u8 accepted, u32 code, str text */                                       \
+    X(ANSWERED, 0x0402)                                                                            \
+    /* client -> session: cancel the run. empty */                                                 \
+    X(CANCEL, 0x0403)                                                                              \
+    /* session -> client, mode validate only: blob JSON report */                                  \
+    X(REPORT, 0x0404)                                                                              \
+                                                                                                   \
+    /* ---- audit -> client ---- */                                                                \
+    /* u64 row (1.. per run, contiguous), blob: the stored bytes of one event */                   \
+    X(EVENT, 0x0410)                                                                               \
+    /* modes read: str run_id, u64 started_us, u64 ended_us, str status, str model,                \
+       str workspace, str goal, u64 events */                                                      \
+    X(RUN_ROW, 0x0411)                                                                             \
+    /* end of a listing. u32 code, str text */                                                     \
+    X(EVENTS_END, 0x0412)                                                                          \
+                                                                                                   \
+    /* ---- session -> audit, and back ---- */                                                     \
+    /* str type, str actor, blob data (a JSON object); id: any */                                  \
+    X(APPEND, 0x0501)                                                                              \
+    /* str event_id, u64 row; id: the append's */                                                  \
+    X(APPENDED, 0x0502)                                                                            \
+    /* u32 code, str text; id: the append's. Nothing was stored or shown; the run must end */      \
+    X(APPEND_FAILED, 0x0503)                                                                       \
+    /* streamed text: str stream id, str kind (agent), blob bytes, u8 final. Audit redacts over    \
+       chunk borders and stores bridle.text events. Answered like APPEND */                        \
+    X(TEXT, 0x0504)                                                                                \
+    /* egress -> audit: a value that must never be stored. str name, blob value */                 \
+    X(SECRET, 0x0505)                                                                              \
+    /* audit -> egress: empty. The secret is in the redactor; only now may a request be sent */    \
+    X(SECRET_KNOWN, 0x0506)                                                                        \
+                                                                                                   \
+    /* ---- session <-> init ---- */                                                               \
+    /* init -> session, once: blob JSON, what pid 1 measured of itself */                          \
+    X(INIT_READY, 0x0601)                                                                          \
+    /* session -> init: struct br_grant_ref (see br_grant_ref_put), u8 op (enum br_init_op), then  \
+       the fields of the op (see core/init) */                                                     \
+    X(INIT_CALL, 0x0602)                                                                           \
+    /* init -> session: u8 ok, u32 code, str text, blob JSON output */                             \
+    X(INIT_RESULT, 0x0603)                                                                         \
+    /* session -> init: take a snapshot of the workspace (paths, sizes, times); the first answer   \
+       is empty, later ones hold what changed since. No grant: it is metadata for the record.               \
+       empty */                                                                                    \
+    X(INIT_SNAPSHOT, 0x0606)                                                                       \
+    /* init -> session: blob JSON {"changed":[{"path","change":"added|modified|removed","size"?}], \
+       "truncated":bool} */                                                                        \
+    X(INIT_CHANGES, 0x0607)                                                                        \
+    /* session -> init: stop the present call. empty */                                            \
+    X(INIT_ABORT, 0x0604)                                                                          \
+    /* init -> session: progress of an exec. u64 stdout bytes, u64 stderr bytes, u64 elapsed_ms */ \
+    X(INIT_PROGRESS, 0x0605)                                                                       \
+                                                                                                   \
+    /* ---- session <-> script, purpose policy ---- */                                             \
+    /* str policy_path, blob policy, str manifest_path, blob manifest, u8 manifest_in_workspace,   \
+       blob goal (used when there is no manifest), [str default allowed path]n */                  \
+    X(COMPILE, 0x0701)                                                                             \
+    /* blob decision table (JSON, core/policy), blob manifest (JSON, normalised),                  \
+       [str warning]n */                                                                           \
+    X(COMPILED, 0x0702)                                                                            \
+    /* u32 code, str text, str file, u32 line */                                                   \
+    X(SCRIPT_FAILED, 0x0703)                                                                       \
+    /* blob shell string; answer: u8 opaque, str why, [[str word]n]n (simple commands) */          \
+    X(SHELL, 0x0704)                                                                               \
+    X(SHELL_PARSED, 0x0705)                                                                        \
+    /* run the predicates of the operator: blob request (JSON); answer: u8 effect (enum            \
+       br_effect; 0 no opinion), str rule id, str reason */                                        \
+    X(PREDICATE, 0x0706)                                                                           \
+    X(PREDICATE_VOTE, 0x0707)                                                                      \
+                                                                                                   \
+    /* ---- session <-> script, purpose adapter ---- */                                            \
+    /* blob turn (JSON: model, messages, tools, max_tokens, stream); answer: str path, blob body,  \
+       str content_type */                                                                         \
+    X(ADAPT_BUILD, 0x0711)                                                                         \
+    X(ADAPT_BUILT, 0x0712)                                                                         \
+    /* u32 http status, str content_type. Starts a response */                                     \
+    X(ADAPT_HEAD, 0x0713)                                                                          \
+    /* blob bytes; answer: ADAPT_DELTA */                                                          \
+    X(ADAPT_FEED, 0x0714)                                                                          \
+    /* blob text delta ("" if none) */                                                             \
+    X(ADAPT_DELTA, 0x0715)                                                                         \
+    /* empty: the body is complete; answer: ADAPT_RESPONSE or SCRIPT_FAILED */                     \
+    X(ADAPT_END, 0x0716)                                                                           \
+    /* blob JSON {text, toolCalls: [{id, name, arguments}], finishReason, usage, model} */         \
+    X(ADAPT_RESPONSE, 0x0717)                                                                      \
+                                                                                                   \
+    /* ---- session <-> broker, and broker <-> egress (same messages) ---- */                      \
+    /* str method, str path, str content_type, u32 reserve_tokens, blob body */                    \
+    X(PROV_REQUEST, 0x0801)                                                                        \
+    /* u32 status, str content_type, str request_id, str retry_after */                            \
+    X(PROV_HEAD, 0x0802)                                                                           \
+    /* blob bytes */                                                                               \
+    X(PROV_DATA, 0x0803)                                                                           \
+    /* u32 code (0: complete), str text, u64 request_bytes, u64 response_bytes */                  \
+    X(PROV_END, 0x0804)                                                                            \
+    /* empty */                                                                                    \
+    X(PROV_CANCEL, 0x0805)                                                                         \
+    /* session -> broker: what the provider says was used. u64 prompt, u64 completion tokens */    \
+    X(PROV_SETTLE, 0x0806)
+
+enum br_msg_type {
+#define BR_MSG_ENUM_(name, number) BR_MSG_##name = number,
+    BR_MSGS(BR_MSG_ENUM_)
+#undef BR_MSG_ENUM_
+};
+
+enum br_run_mode { BR_RUN_AGENT = 1, BR_RUN_EXEC = 2, BR_RUN_VALIDATE = 3 };
+
+enum br_script_purpose { BR_SCRIPT_CONFIG = 1, BR_SCRIPT_POLICY = 2, BR_SCRIPT_ADAPTER = 3 };
+
+/* Zero is never a valid effect on the wire, so that a missing field cannot mean "allow". */
+enum br_effect { BR_EFFECT_NONE = 0, BR_EFFECT_ALLOW = 1, BR_EFFECT_ASK = 2, BR_EFFECT_DENY = 3 };
+
+enum br_init_op {
+    BR_OP_FS_READ = 1,
+    BR_OP_FS_LIST = 2,
+    BR_OP_FS_SEARCH = 3,
+    BR_OP_FS_WRITE = 4,
+    BR_OP_FS_EDIT = 5,
+    BR_OP_EXEC = 6,
+};
+
+#endif

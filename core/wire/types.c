@@ -1,0 +1,265 @@
+/*
+ * Encoders and decoders of the structures that cross channels. One place, so that both ends of a
+ * channel cannot disagree.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "wire/types.h"
+#include "wire/wire.h"
+
+const struct br_limits br_limits_ceiling = {
+    .memory_bytes = 64ull << 30,
+    .pids = 4096,
+    .cpu_percent = 6400,
+    .nofile = 65536,
+    .fsize_bytes = 64ull << 30,
+    .tmp_bytes = 8ull << 30,
+    .tmp_inodes = 1000000,
+    .output_bytes = BR_EXEC_OUTPUT_MAX,
+    .exec_seconds = 3600,
+    .wall_seconds = BR_RUN_SECONDS_MAX,
+};
+
+const struct br_limits br_limits_default = {
+    .memory_bytes = 2ull << 30,
+    .pids = 256,
+    .cpu_percent = 200,
+    .nofile = 1024,
+    .fsize_bytes = 1ull << 30,
+    .tmp_bytes = 256ull << 20,
+    .tmp_inodes = 20000,
+    .output_bytes = BR_EXEC_OUTPUT_MAX,
+    .exec_seconds = 120,
+    .wall_seconds = 1800,
+};
+
+/* X(member, u32 or u64) */
+#define LIMIT_MEMBERS(X)                                                                           \
+    X(memory_bytes, 64)                                                                            \
+    X(pids, 32)                                                                                    \
+    X(cpu_percent, 32)                                                                             \
+    X(nofile, 32)                                                                                  \
+    X(fsize_bytes, 64)                                                                             \
+    X(tmp_bytes, 64)                                                                               \
+    X(tmp_inodes, 64)                                                                              \
+    X(output_bytes, 64)                                                                            \
+    X(exec_seconds, 32)                                                                            \
+    X(wall_seconds, 32)
+
+void br_limits_put(struct br_buf *b, const struct br_limits *l)
+{
+#define PUT_(name, bits) br_buf_put_u##bits(b, l->name);
+    LIMIT_MEMBERS(PUT_)
+#undef PUT_
+}
+
+void br_limits_get(struct br_rd *r, struct br_limits *l)
+{
+#define GET_(name, bits) l->name = br_rd_u##bits(r);
+    LIMIT_MEMBERS(GET_)
+#undef GET_
+}
+
+int br_limits_check(const struct br_limits *l, struct br_err *err)
+{
+#define CHECK_(name, bits)                                                                         \
+    if (l->name == 0 || l->name > br_limits_ceiling.name)                                          \
+        return br_err_set(                                                                         \
+            err, BR_E_LIMIT_EXCEEDED, "the limit '" #name "' is %llu; it must be 1 to %llu",       \
+            (unsigned long long)l->name, (unsigned long long)br_limits_ceiling.name);
+    LIMIT_MEMBERS(CHECK_)
+#undef CHECK_
+    return 0;
+}
+
+void br_allowed_put(struct br_buf *b, char *const *paths, uint32_t n)
+{
+    br_buf_put_u32(b, n);
+    for (uint32_t i = 0; i < n; i++)
+        br_buf_put_str(b, paths[i]);
+}
+
+void br_allowed_get(struct br_rd *r, struct br_plan *p)
+{
+    uint32_t n = br_rd_u32(r);
+    if (n > BR_ALLOWED_PATHS_MAX - p->nallowed)
+        r->failed = true;
+    for (uint32_t i = 0; i < n && !r->failed; i++) {
+        char *s = br_rd_strdup(r, BR_PATH_MAX - 1);
+        if (s)
+            p->allowed_paths[p->nallowed++] = s;
+    }
+}
+
+void br_plan_put(struct br_buf *b, const struct br_plan *p)
+{
+    br_buf_put_str(b, p->run_id);
+    br_buf_put_str(b, p->owner);
+    br_limits_put(b, &p->limits);
+    br_buf_put(b, p->table_sha256, sizeof(p->table_sha256));
+    br_allowed_put(b, p->allowed_paths, p->nallowed);
+}
+
+static void rd_fixed(struct br_rd *r, uint8_t *dst, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        dst[i] = br_rd_u8(r);
+}
+
+void br_plan_get(struct br_rd *r, struct br_plan *p)
+{
+    *p = (struct br_plan){.nallowed = 0};
+    br_rd_str(r, p->run_id, sizeof(p->run_id));
+    br_rd_str(r, p->owner, sizeof(p->owner));
+    br_limits_get(r, &p->limits);
+    rd_fixed(r, p->table_sha256, sizeof(p->table_sha256));
+    br_allowed_get(r, p);
+}
+
+void br_plan_free(struct br_plan *p)
+{
+    for (uint32_t i = 0; i < p->nallowed; i++)
+        free(p->allowed_paths[i]);
+    p->nallowed = 0;
+}
+
+void br_lease_put(struct br_buf *b, const struct br_lease *l)
+{
+    br_buf_put_u32(b, l->max_requests);
+    br_buf_put_u64(b, l->max_request_bytes);
+    br_buf_put_u64(b, l->max_response_bytes);
+    br_buf_put_u64(b, l->max_tokens);
+    br_buf_put_u32(b, l->seconds);
+}
+
+void br_lease_get(struct br_rd *r, struct br_lease *l)
+{
+    l->max_requests = br_rd_u32(r);
+    l->max_request_bytes = br_rd_u64(r);
+    l->max_response_bytes = br_rd_u64(r);
+    l->max_tokens = br_rd_u64(r);
+    l->seconds = br_rd_u32(r);
+}
+
+void br_grant_ref_put(struct br_buf *b, const struct br_grant_ref *g)
+{
+    br_buf_put_u64(b, g->serial);
+    br_buf_put(b, g->token, sizeof(g->token));
+    br_buf_put_str(b, g->call_id);
+    br_buf_put_str(b, g->action);
+    br_buf_put(b, g->subject_sha256, sizeof(g->subject_sha256));
+}
+
+void br_grant_ref_get(struct br_rd *r, struct br_grant_ref *g)
+{
+    g->serial = br_rd_u64(r);
+    rd_fixed(r, g->token, sizeof(g->token));
+    br_rd_str(r, g->call_id, sizeof(g->call_id));
+    br_rd_str(r, g->action, sizeof(g->action));
+    rd_fixed(r, g->subject_sha256, sizeof(g->subject_sha256));
+}
+
+/* argv travels as one blob of NUL-terminated words, so that a long command line fits. */
+static void put_argv(struct br_out *o, const struct br_init_call *c)
+{
+    BR_CLEANUP_BUF struct br_buf words = BR_BUF_INIT(BR_BLOB_MAX);
+    for (uint32_t i = 0; i < c->argc; i++)
+        br_buf_put(&words, c->argv[i], strlen(c->argv[i]) + 1);
+    o->failed |= words.failed;
+    br_buf_put_u32(&o->buf, c->argc);
+    br_out_blob(o, words.data, words.len);
+}
+
+static int get_argv(struct br_msg *m, struct br_init_call *c, struct br_err *err)
+{
+    BR_CLEANUP_BUF struct br_buf words;
+    uint32_t argc = br_rd_u32(&m->rd);
+    int r = br_msg_blob(m, BR_TOOL_JSON_MAX, &words, err);
+    if (r < 0)
+        return r;
+    size_t off = 0;
+    while (c->argc < argc && c->argc < BR_EXEC_ARGS_MAX && off < words.len) {
+        const char *word = (const char *)words.data + off;
+        size_t n = strnlen(word, words.len - off);
+        if (n == words.len - off)
+            break; /* not terminated */
+        c->argv[c->argc] = strdup(word);
+        if (!c->argv[c->argc])
+            return br_err_set(err, BR_E_NOMEM, "no memory for an argument list");
+        c->argc++;
+        off += n + 1;
+    }
+    if (c->argc != argc || off != words.len)
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "an argument list is malformed");
+    return 0;
+}
+
+void br_init_call_put(struct br_out *o, const struct br_init_call *c)
+{
+    br_buf_put_u8(&o->buf, c->op);
+    br_buf_put_str(&o->buf, c->path);
+    br_buf_put_u64(&o->buf, c->offset);
+    br_buf_put_u64(&o->buf, c->limit);
+    br_buf_put_u8(&o->buf, c->flag);
+    br_buf_put_u32(&o->buf, c->timeout_ms);
+    br_buf_put_u64(&o->buf, c->output_max);
+    br_out_blob(o, c->text.data, c->text.len);
+    br_out_blob(o, c->text2.data, c->text2.len);
+    put_argv(o, c);
+}
+
+int br_init_call_get(struct br_msg *m, struct br_init_call *c, struct br_err *err)
+{
+    *c = (struct br_init_call){.op = br_rd_u8(&m->rd)};
+    br_rd_str(&m->rd, c->path, sizeof(c->path));
+    c->offset = br_rd_u64(&m->rd);
+    c->limit = br_rd_u64(&m->rd);
+    c->flag = br_rd_u8(&m->rd);
+    c->timeout_ms = br_rd_u32(&m->rd);
+    c->output_max = br_rd_u64(&m->rd);
+    int r = br_msg_blob(m, BR_BLOB_MAX, &c->text, err);
+    if (r == 0)
+        r = br_msg_blob(m, BR_BLOB_MAX, &c->text2, err);
+    if (r == 0)
+        r = get_argv(m, c, err);
+    if (r == 0 && br_rd_done(&m->rd) < 0)
+        r = br_err_set(err, BR_E_PEER_PROTOCOL, "an INIT_CALL is malformed");
+    return r;
+}
+
+void br_init_call_free(struct br_init_call *c)
+{
+    br_buf_free(&c->text);
+    br_buf_free(&c->text2);
+    for (uint32_t i = 0; i < c->argc; i++)
+        free(c->argv[i]);
+    c->argc = 0;
+}
+
+void br_probes_put(struct br_buf *b, const struct br_probe *p, uint32_t n)
+{
+    br_buf_put_u32(b, n);
+    for (uint32_t i = 0; i < n; i++) {
+        br_buf_put_str(b, p[i].requirement);
+        br_buf_put_u8(b, p[i].result);
+        br_buf_put_u8(b, p[i].required);
+        br_buf_put_str(b, p[i].detail);
+        br_buf_put_str(b, p[i].fix);
+    }
+}
+
+uint32_t br_probes_get(struct br_rd *r, struct br_probe *p, uint32_t max)
+{
+    uint32_t n = br_rd_u32(r);
+    if (n > max)
+        r->failed = true;
+    for (uint32_t i = 0; i < n && !r->failed; i++) {
+        br_rd_str(r, p[i].requirement, sizeof(p[i].requirement));
+        p[i].result = br_rd_u8(r);
+        p[i].required = br_rd_u8(r);
+        br_rd_str(r, p[i].detail, sizeof(p[i].detail));
+        br_rd_str(r, p[i].fix, sizeof(p[i].fix));
+    }
+    return r->failed ? 0 : n;
+}

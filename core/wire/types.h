@@ -1,0 +1,130 @@
+/*
+ * Structures that cross channels, with their one encoder and decoder. Decoders bound every field;
+ * they leave `r->failed` set (br_rd_done() then reports it) and the structure safe to free.
+ */
+#ifndef BR_WIRE_TYPES_H
+#define BR_WIRE_TYPES_H
+
+#include "base/base.h"
+#include "wire/msg.h"
+
+/*
+ * Who each program runs as when bridled is root: numeric ids outside every range that
+ * distributions hand out (docs/decisions/0003-uids.md). As an ordinary user all share the
+ * operator's.
+ */
+enum br_role_uid {
+    BR_UID_AUDIT = 60711,
+    BR_UID_SESSION = 60712,
+    BR_UID_SCRIPT = 60713,
+    BR_UID_BROKER = 60714,
+    BR_UID_EGRESS = 60715,
+    BR_UID_SCRIPTED = 60716,
+};
+
+/* ---- limits of one sandbox; 0 is never "unlimited", it is refused ---- */
+struct br_limits {
+    uint64_t memory_bytes; /* cgroup, swap included */
+    uint32_t pids;         /* processes and threads inside */
+    uint32_t cpu_percent;  /* 100 = one CPU */
+    uint32_t nofile;       /* RLIMIT_NOFILE */
+    uint64_t fsize_bytes;  /* RLIMIT_FSIZE */
+    uint64_t tmp_bytes;    /* of /tmp and of the home directory, each */
+    uint64_t tmp_inodes;   /* likewise */
+    uint64_t output_bytes; /* stdout + stderr of one exec that are kept */
+    uint32_t exec_seconds; /* wall clock of one exec */
+    uint32_t wall_seconds; /* of the whole run */
+};
+/* The compiled-in ceiling: no plan is larger in any member. */
+extern const struct br_limits br_limits_ceiling;
+/* What a run gets that asks for nothing. */
+extern const struct br_limits br_limits_default;
+void br_limits_put(struct br_buf *b, const struct br_limits *l);
+void br_limits_get(struct br_rd *r, struct br_limits *l);
+/* -BR_E_LIMIT_EXCEEDED naming the member that is 0 or over the ceiling. */
+int br_limits_check(const struct br_limits *l, struct br_err *err);
+
+/* ---- the launch plan: what bridled asks bridle-launch for ---- */
+struct br_plan {
+    char run_id[BR_ID_MAX];
+    char owner[128]; /* "pid:start-time:boot-id" of bridled, for the sweep */
+    struct br_limits limits;
+    uint8_t table_sha256[32];                  /* the decision table that this run is pinned to */
+    char *allowed_paths[BR_ALLOWED_PATHS_MAX]; /* owned; a file, or a directory and its tree */
+    uint32_t nallowed;
+};
+void br_plan_put(struct br_buf *b, const struct br_plan *p);
+void br_plan_get(struct br_rd *r, struct br_plan *p);
+void br_plan_free(struct br_plan *p);
+/* Allowed paths alone, as [str]n; get appends to p->allowed_paths. */
+void br_allowed_put(struct br_buf *b, char *const *paths, uint32_t n);
+void br_allowed_get(struct br_rd *r, struct br_plan *p);
+
+/* ---- provider lease ---- */
+struct br_lease {
+    uint32_t max_requests;
+    uint64_t max_request_bytes;  /* cumulative */
+    uint64_t max_response_bytes; /* cumulative */
+    uint64_t max_tokens;         /* cumulative, prompt + completion */
+    uint32_t seconds;            /* from BROKER_START */
+};
+void br_lease_put(struct br_buf *b, const struct br_lease *l);
+void br_lease_get(struct br_rd *r, struct br_lease *l);
+
+/* ---- grant: what every effect carries ---- */
+struct br_grant_ref {
+    uint64_t serial;   /* 1.. and rising within a session; 0 is never valid */
+    uint8_t token[16]; /* random; says that the ledger minted it */
+    char call_id[BR_NAME_MAX];
+    char action[64];            /* "fs.write", "process.exec" */
+    uint8_t subject_sha256[32]; /* of the exact subject bytes */
+};
+void br_grant_ref_put(struct br_buf *b, const struct br_grant_ref *g);
+void br_grant_ref_get(struct br_rd *r, struct br_grant_ref *g);
+
+/* ---- INIT_CALL: the operation behind the grant ---- */
+/*
+ * Paths are relative to /workspace. Results are JSON objects:
+ *   FS_READ   {"path","content","bytes","truncated","encoding":"utf-8"|"base64","nextOffset"?}
+ *   FS_LIST   {"path","entries":[{"name","type":"file|dir|link|other","size"}],"truncated"}
+ *   FS_SEARCH {"matches":[{"path","line","text"}],"filesSearched","truncated"}
+ *   FS_WRITE  {"path","bytes","created"}
+ *   FS_EDIT   {"path","replaced","bytes"}
+ *   EXEC      {"exitCode"|"signal","stdout","stderr","stdoutBytes","stderrBytes","truncated",
+ *              "timedOut","durationMs"}
+ */
+struct br_init_call {
+    uint8_t op;             /* enum br_init_op */
+    char path[BR_PATH_MAX]; /* all fs ops; EXEC: the working directory, "" = /workspace */
+    uint64_t offset;        /* FS_READ: bytes */
+    uint64_t limit;         /* FS_READ: bytes; FS_LIST, FS_SEARCH: entries */
+    struct br_buf text;     /* FS_WRITE content; FS_SEARCH needle; FS_EDIT old text */
+    struct br_buf text2;    /* FS_EDIT new text; EXEC stdin */
+    uint8_t flag;           /* FS_SEARCH ignore case; FS_EDIT replace all; FS_LIST recursive */
+    char *argv[BR_EXEC_ARGS_MAX + 1]; /* EXEC: owned, NULL-terminated */
+    uint32_t argc;
+    uint32_t timeout_ms; /* EXEC */
+    uint64_t output_max; /* EXEC: stdout + stderr kept */
+};
+struct br_out;
+struct br_msg;
+void br_init_call_put(struct br_out *o, const struct br_init_call *c);
+/* -BR_E_PEER_PROTOCOL if malformed. Free with br_init_call_free() in any case. */
+int br_init_call_get(struct br_msg *m, struct br_init_call *c, struct br_err *err);
+void br_init_call_free(struct br_init_call *c);
+
+/* ---- host requirement, as bridle-launch probes it ---- */
+enum br_probe_result { BR_PROBE_OK = 0, BR_PROBE_MISSING = 1, BR_PROBE_DEGRADED = 2 };
+struct br_probe {
+    char requirement[64];
+    uint8_t result;   /* enum br_probe_result */
+    uint8_t required; /* 1: the default profile cannot run without it */
+    char detail[256];
+    char fix[512];
+};
+#define BR_PROBES_MAX 40u
+void br_probes_put(struct br_buf *b, const struct br_probe *p, uint32_t n);
+/* Returns the number read, at most max. */
+uint32_t br_probes_get(struct br_rd *r, struct br_probe *p, uint32_t max);
+
+#endif
