@@ -100,7 +100,8 @@ struct br_init_call {
     uint64_t limit;         /* FS_READ: bytes; FS_LIST, FS_SEARCH: entries */
     struct br_buf text;     /* FS_WRITE content; FS_SEARCH needle; FS_EDIT old text */
     struct br_buf text2;    /* FS_EDIT new text; EXEC stdin */
-    uint8_t flag;           /* FS_SEARCH ignore case; FS_EDIT replace all; FS_LIST recursive */
+    uint8_t flag;           /* FS_SEARCH ignore case; FS_EDIT replace all; FS_LIST recursive;
+                               EXEC: argv is {"/bin/sh", "-c", STRING} and STRING is the subject */
     char *argv[BR_EXEC_ARGS_MAX + 1]; /* EXEC: owned, NULL-terminated */
     uint32_t argc;
     uint32_t timeout_ms; /* EXEC */
