@@ -1,0 +1,53 @@
+/*
+ * bridle-init: pid 1 of every sandbox. bridle-launch starts it, already unprivileged and behind the
+ * system call filter, with the workspace as its working directory, /dev/null on 0 to 2 and its
+ * channel on 3. It trusts nothing that runs beside it: commands have the same uid, so that it makes
+ * itself undumpable, which closes ptrace, /proc/1/mem and pidfd_getfd to them. When the channel
+ * ends, everything in the sandbox ends.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "init/init.h"
+
+#define CHANNEL_FD 3
+
+static int start(struct br_init *in, bool pid1, struct br_err *err)
+{
+    for (int fd = 0; fd <= CHANNEL_FD; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            return br_err_set(err, BR_E_USAGE,
+                              "descriptor %d is not open; this program is started by bridle-launch",
+                              fd);
+    br_close_from(CHANNEL_FD + 1, NULL, 0);
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        return br_err_errno(err, BR_E_FAILED, "the program could not make itself undumpable");
+    (void)umask(022);
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file that becomes too large is an error of its write */
+    (void)signal(SIGPIPE, SIG_IGN);
+    int root = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        return br_err_errno(err, BR_E_INVALID_WORKSPACE, "the workspace could not be opened");
+    return br_init_open(in, CHANNEL_FD, root, pid1, err);
+}
+
+int main(void)
+{
+    struct br_init in = {.root = -1, .sigfd = -1, .chan = {.fd = -1}};
+    struct br_err err = {.code = BR_OK};
+    bool pid1 = getpid() == 1;
+    br_log_init("bridle-init", BR_LOG_WARN);
+    int r = start(&in, pid1, &err);
+    if (r == 0)
+        r = br_init_serve(&in, &err);
+    if (r < 0 && r != -BR_E_PEER_GONE)
+        br_log(BR_LOG_ERROR, "%s", err.text);
+    br_init_close(&in);
+    if (pid1)
+        (void)kill(-1, SIGKILL);
+    return r == -BR_E_PEER_GONE ? 0 : 1;
+}
