@@ -20,6 +20,7 @@
 
 #include "base/base.h"
 
+#ifndef BR_SANITIZED
 #if defined(__x86_64__)
 #define ROLE_ARCH AUDIT_ARCH_X86_64
 #elif defined(__aarch64__)
@@ -41,6 +42,7 @@ static const int base_calls[] = {
     SYS_poll,         SYS_time,
 #endif
 };
+#endif
 
 static void set_limit(int what, uint64_t value)
 {
