@@ -4,13 +4,22 @@
  * A table is compiled in Lua (bridle-script) from the profile, the operator's policy and the task
  * manifest, arrives here as JSON text, is validated, indexed and pinned. It is immutable, so one
  * evaluator answers the session, `why` and the tests alike. Matching is linear in pattern and
- * subject; nothing here backtracks without bound, allocates while deciding, or fails open.
+ * subject; nothing here backtracks, allocates while deciding, or fails open.
  */
 #ifndef BR_POLICY_H
 #define BR_POLICY_H
 
 #include "base/base.h"
 #include "wire/types.h"
+
+/* As in struct br_grant_ref, which carries an action and its terminator in 64 bytes. */
+#define BR_ACTION_MAX 63u
+/* Rule ids travel in fields of BR_NAME_MAX bytes with their terminator. */
+#define BR_RULE_ID_MAX (BR_NAME_MAX - 1)
+#define BR_REASON_MAX 1024u
+/* Of one session, ended ones included: four times the tool calls that a session may make. */
+#define BR_ASKS_MAX 4096u
+#define BR_GRANTS_MAX 4096u
 
 /*
  * The JSON of a table; unknown keys are refused:
@@ -20,22 +29,55 @@
  *            "host"|"text","pattern":text,"effect":"allow"|"ask"|"deny","reason":text?}],
  *  "fallbacks":[{"id":text,"source":index,"action":text,"effect":"deny"|"ask"}],
  *  "predicates":bool}
+ * "pattern" may be left out with "any"; otherwise it is then "" or "*". "*" is the only action that
+ * is not taken literally.
  *
  * Within profile and operator the strictest matching rule is that source's vote. Within a manifest
- * the longest matching pattern is, on a tie the strictest; if a pattern map matches nothing, its
- * fallback is (ask if there is no subject, deny if the subject is empty). A source in which nothing
- * matches has no vote. The answer is the strictest vote; no vote at all means ask.
+ * the longest matching pattern (in bytes, as written) is, on a tie the strictest; if a pattern map
+ * matches nothing, its fallback is (ask if there is no subject, deny if the subject is empty).
+ * Fallbacks belong to the manifest alone, one an action: elsewhere a rule that matches would switch
+ * one off, and adding a deny could loosen the answer. A source in which nothing matches has no
+ * vote. The answer is the strictest vote; no vote at all means ask. Votes do not depend on the
+ * order of rules: what ties is told apart by pattern length, id, then pattern.
+ *
+ * Patterns. '*' and '?' cannot be escaped; '?' is one UTF-8 character.
+ *  path     '*' and '?' stay inside a segment. "**" as a whole segment stands for any number of
+ *           segments, none included: "src/<double star>" matches "src", "src/a" and "src/a/b", and
+ *           "<double star>/x" matches "x" and "a/x". "**" beside other characters crosses
+ *           segments: "src**" matches "src2/a". A pattern that no subject can match (absolute,
+ *           "." or ".." or empty segments, trailing '/') is refused: it would be a rule that
+ *           silently does nothing.
+ *  command  one simple command, word by word. A run of spaces is exactly one boundary between
+ *           words, '*' is anything, boundaries and slashes included, '?' one character inside a
+ *           word. "rm *" does not match `rm`; "git diff*" matches `git diff a`. A space inside a
+ *           word is not a boundary. Leading and trailing spaces are refused. Matches words only.
+ *  host     "host" or "host:port", without regard to case; '*' and '?' match within the host, dots
+ *           included; no port, or ":*", is any port. "*.example.com" does not match "example.com".
+ *  text     '*' is anything, '?' one character.
+ *  any      every request of this action, with or without a subject.
+ * In a manifest the pattern "*" is "any", whatever its matcher: it is the map's own default.
+ * For process.exec only command and any are accepted, for fs.read and fs.write path, text and any,
+ * for network host, text and any: another matcher would never see such a subject.
  */
 struct br_table;
 
+/*
+ * Load a table from n bytes of JSON. On success *out is to be freed with br_table_free(); on
+ * failure *out is NULL. -BR_E_INVALID_TABLE names the place and what was expected there, as in
+ * 'rules[12].effect'; -BR_E_NOMEM.
+ */
 int br_table_load(const void *json, size_t n, struct br_table **out, struct br_err *err);
 void br_table_free(struct br_table **t);
 /* SHA-256 of the exact bytes that were loaded. */
 const uint8_t *br_table_sha256(const struct br_table *t);
 unsigned br_table_rules(const struct br_table *t);
+/* True if the operator has predicates in Lua, whose vote the caller must add. */
 bool br_table_has_predicates(const struct br_table *t);
 
-/* What is asked. For commands, `words` is one simple command; subject is then ignored. */
+/*
+ * What is asked. For commands, `words` is one simple command, and subject is then ignored. A shell
+ * string that cannot be taken apart comes as subject without words: no command pattern matches it.
+ */
 struct br_request {
     const char *action;
     const char *subject; /* NULL: the action has no subject */
@@ -53,30 +95,48 @@ struct br_vote {
 };
 struct br_decision {
     enum br_effect effect; /* allow, ask or deny; never none */
-    const char *rule_id;   /* of the vote that decided; "default" if nobody had an opinion */
-    const char *reason;
-    const char *source;
+    const char *rule_id;   /* of the vote that decided, the first of equals; or one of these: */
+#define BR_RULE_DEFAULT "default"                 /* ask: nobody had an opinion */
+#define BR_RULE_INVALID_REQUEST "invalid-request" /* deny: no action, too long a one, no word */
+#define BR_RULE_EMPTY "empty-subject"             /* deny: length 0, no words, empty command */
+#define BR_RULE_TOO_LONG "subject-too-long"       /* deny: over BR_SUBJECT_MAX bytes */
+#define BR_RULE_INVALID_SUBJECT "invalid-subject" /* deny: see br_table_decide() */
+    const char *reason;                           /* may be NULL */
+    const char *source;                           /* of that vote, or BR_KERNEL_SOURCE */
+#define BR_KERNEL_SOURCE "kernel"
     struct br_vote votes[BR_VOTES_MAX]; /* one per source that had an opinion */
     unsigned nvotes;
 };
-/* Never fails: a request that cannot be evaluated (no action, too long) is denied. */
+/*
+ * Decide. Never fails: a request that cannot be evaluated is denied. Nothing is normalised. A
+ * subject of an fs.* action, or of any action with a path rule, is denied unless it is relative
+ * without empty, "." or ".." segments; one of `network`, or of an action with a host rule, unless
+ * it is a host name or address with an optional port, without trailing dot; any subject with NUL.
+ * The workspace itself has no such name: ask about it with subject NULL.
+ * Pointers in *d live as long as the table.
+ */
 void br_table_decide(const struct br_table *t, const struct br_request *q, struct br_decision *d);
 
+/* "allow", "ask", "deny", "none"; "deny" for a number that is no effect. */
 const char *br_effect_name(enum br_effect e);
 /* BR_EFFECT_NONE for an unknown word. */
 enum br_effect br_effect_parse(const char *s, size_t n);
-/* The stricter of two, deny > ask > allow > none. */
+/* The stricter of two, deny > ask > allow > none; a number that is no effect counts as deny. */
 enum br_effect br_effect_strictest(enum br_effect a, enum br_effect b);
 
-/* The two matchers, for tests and fuzzers. Linear time. */
+/* The matchers alone, for tests and fuzzers; these compile, and so allocate. Linear time. False for
+ * what is not a pattern. */
 bool br_match_path(const char *pattern, const char *subject, size_t n);
 bool br_match_words(const char *pattern, const char *const *words, size_t nwords);
+bool br_match_host(const char *pattern, const char *subject, size_t n);
+bool br_match_text(const char *pattern, const char *subject, size_t n);
 
 /* ---- ledger ------------------------------------------------------------------------------- */
 
 /*
  * Asks and grants of one session. Every ask ends in exactly one terminal state; only `allowed`, or
- * a decision of allow, mints a grant; a grant is redeemed once, for exactly what it names.
+ * a decision of allow, mints a grant; a grant is redeemed once, for exactly what it names. No
+ * subject and an empty subject are different things.
  */
 struct br_ledger;
 enum br_ask_end {
@@ -89,36 +149,47 @@ enum br_ask_end {
 };
 enum br_scope { BR_SCOPE_ONCE = 1, BR_SCOPE_RUN = 2 };
 
+/* NULL when there is no memory. The session id is copied. */
 struct br_ledger *br_ledger_new(const char *session_id);
 void br_ledger_free(struct br_ledger **l);
 
-/* Open an ask; permission_id is made here. -BR_E_LIMIT_EXCEEDED if too many are pending. */
+/*
+ * Open an ask; permission_id is made here. -BR_E_LIMIT_EXCEEDED if the session has made
+ * BR_ASKS_MAX of them, -BR_E_INVALID_ARGUMENTS for a call id, action or scope that cannot be bound
+ * (empty, too long), -BR_E_NOMEM.
+ */
 int br_ledger_ask(struct br_ledger *l, const char *call_id, const char *action, const char *subject,
                   size_t subject_len, enum br_scope scope, char permission_id[BR_ID_MAX],
                   struct br_err *err);
-/* End it. -BR_E_NOT_FOUND for an unknown id, -BR_E_DENIED if it has ended before (nothing
- * changes then). */
+/* End it. -BR_E_NOT_FOUND for an unknown id, -BR_E_DENIED if it has ended before,
+ * -BR_E_INVALID_ARGUMENTS if `how` is not an end (nothing changes in these cases). */
 int br_ledger_end(struct br_ledger *l, const char *permission_id, enum br_ask_end how,
                   struct br_err *err);
 /* The state of an ask; BR_ASK_DENIED for an unknown id. */
 enum br_ask_end br_ledger_state(const struct br_ledger *l, const char *permission_id);
-/* Calls fn for every pending ask, then ends it as `how`. */
+/*
+ * Calls fn (may be NULL) for every ask that is pending now, then ends it as `how`; nobody allows
+ * wholesale, so BR_ASK_ALLOWED ends them as denied. fn may end asks and open new ones; new ones
+ * stay pending.
+ */
 void br_ledger_end_all(struct br_ledger *l, enum br_ask_end how,
                        void (*fn)(const char *permission_id, void *ctx), void *ctx);
 unsigned br_ledger_pending(const struct br_ledger *l);
 
 /*
  * Mint a grant from the decision of a call: `decision` allow, or, for ask, the permission id of an
- * ask of this very call, action and subject that ended as allowed and has not minted before.
- * -BR_E_NO_GRANT otherwise.
+ * ask of this very call, action and subject that ended as allowed and has not minted before; or,
+ * for ask with permission_id NULL, an earlier run-scoped allow (br_ledger_run_allowed()).
+ * -BR_E_NO_GRANT otherwise, -BR_E_LIMIT_EXCEEDED after BR_GRANTS_MAX of them, -BR_E_NOMEM; *out is
+ * then all zero, which redeems nothing.
  */
 int br_ledger_mint(struct br_ledger *l, enum br_effect decision, const char *permission_id,
                    const char *call_id, const char *action, const char *subject, size_t subject_len,
                    struct br_grant_ref *out, struct br_err *err);
 /*
  * Use it up for this effect. -BR_E_NO_GRANT (never minted, or forged), -BR_E_GRANT_USED,
- * -BR_E_GRANT_MISMATCH (another call, action or subject); in every error case the effect must not
- * happen.
+ * -BR_E_GRANT_MISMATCH (another call, action or subject, in the arguments or in the reference
+ * itself); in every error case nothing changes, and the effect must not happen.
  */
 int br_ledger_redeem(struct br_ledger *l, const struct br_grant_ref *g, const char *call_id,
                      const char *action, const char *subject, size_t subject_len,

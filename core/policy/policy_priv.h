@@ -1,0 +1,172 @@
+/*
+ * Inside core/policy: compiled patterns, the index over them, and the table itself. Nothing here is
+ * for other folders, except that tests and fuzzers of this folder look inside.
+ */
+#ifndef BR_POLICY_PRIV_H
+#define BR_POLICY_PRIV_H
+
+#include "policy/policy.h"
+
+/* Every value of a table of BR_RULES_MAX rules, eight members each, with keys and room to spare. */
+#define TABLE_NODES_MAX 200000u
+/* document, list, element; two to spare so that the typed error names the place */
+#define TABLE_DEPTH_MAX 5u
+#define TABLE_FALLBACKS_MAX 1000u
+#define TABLE_SOURCES 3u
+/* RFC 1035: a host name is at most 253 characters */
+#define HOST_MAX 253u
+#define RANK_NONE UINT32_MAX
+
+/* ---- arena: everything that a table owns, freed at once ---- */
+
+struct br_arena_chunk;
+struct br_arena {
+    struct br_arena_chunk *chunks;
+};
+/* Zeroed, aligned for any type; NULL when there is no memory. */
+void *br_arena_alloc(struct br_arena *a, size_t size);
+/* A NUL-terminated copy. */
+char *br_arena_strndup(struct br_arena *a, const char *s, size_t n);
+void br_arena_free(struct br_arena *a);
+
+/* ---- patterns ---- */
+
+enum br_match_kind {
+    BR_MATCH_ANY = 0,
+    BR_MATCH_PATH,
+    BR_MATCH_COMMAND,
+    BR_MATCH_HOST,
+    BR_MATCH_TEXT,
+};
+
+/* What is between the literal prefix and the literal suffix of a pattern. */
+enum br_form {
+    BR_FORM_EXACT, /* nothing: prefix is the whole pattern */
+    BR_FORM_STAR,  /* one '*' of a path: anything but the separator */
+    BR_FORM_ALL,   /* one star that crosses everything */
+    BR_FORM_DIRS,  /* a leading or inner "**" segment: nothing, or anything that ends in '/' */
+    BR_FORM_TREE,  /* a trailing "**" segment: the directory itself, or anything below it */
+    BR_FORM_NFA,   /* anything else */
+};
+
+struct br_nfa;
+struct br_pattern {
+    const char *prefix;
+    const char *suffix;
+    const struct br_nfa *nfa; /* BR_FORM_NFA only */
+    const char *port;         /* host only; NULL: any port, or none */
+    uint16_t plen;
+    uint16_t slen;
+    uint8_t form; /* enum br_form */
+    uint8_t kind; /* enum br_match_kind */
+};
+
+/*
+ * Compile n bytes of pattern; `out` points into the arena. -BR_E_INVALID_TABLE for what is not a
+ * pattern of this kind (empty, too long, not UTF-8, NUL), -BR_E_NOMEM.
+ */
+int br_pattern_compile(enum br_match_kind kind, const char *s, size_t n, struct br_arena *a,
+                       struct br_pattern *out);
+/*
+ * Does it match the n bytes? For a command they are the words joined by NUL, for a host the
+ * lower-case host without port. O(n * ceil(pattern / 64)), no allocation.
+ */
+bool br_pattern_match(const struct br_pattern *p, const char *s, size_t n);
+
+/* Split "host", "host:port", "[v6]:port". *port is NULL if there is none. */
+void br_host_split(const char *s, size_t n, size_t *host_len, const char **port, size_t *port_len);
+/* A subject that a host matcher may judge: name or address, and a port without leading zeros. */
+bool br_host_valid(const char *s, size_t n);
+/* A subject that a path matcher may judge: relative, no empty, "." or ".." segment, no NUL. */
+bool br_path_valid(const char *s, size_t n);
+
+/* ---- index: which patterns can match a subject at all ---- */
+
+struct br_strentry {
+    uint64_t key; /* the first eight bytes, big endian: most comparisons end here */
+    const char *s;
+    uint32_t len;
+    uint32_t parent; /* the longest other entry that is a prefix of this one; RANK_NONE */
+    uint32_t first;  /* into ranks */
+    uint32_t count;
+};
+/* Sorted literal prefixes, or suffixes read backwards, each with the rules that have it. */
+struct br_strindex {
+    struct br_strentry *entries;
+    uint32_t *ranks;
+    uint32_t n;
+    bool reversed;
+};
+
+/* Subjects that are looked at the same way share a view. */
+enum br_view_kind { BR_VIEW_SUBJECT, BR_VIEW_WORDS, BR_VIEW_HOST, BR_VIEWS };
+struct br_view {
+    struct br_strindex prefixes;
+    struct br_strindex suffixes;
+    uint32_t *scan; /* rules without a literal end, by rank */
+    uint32_t nscan;
+    bool used;
+};
+
+/* The rules of one action. */
+struct br_bucket {
+    const char *action;
+    struct br_view views[BR_VIEWS];
+    uint32_t any[TABLE_SOURCES]; /* best rank of a rule that always matches */
+    uint32_t fallback;           /* into fallbacks; RANK_NONE */
+    bool has_path;
+    bool has_host;
+};
+
+struct br_rule {
+    struct br_pattern pattern;
+    const char *id;
+    const char *action;
+    const char *text; /* the pattern as written */
+    const char *reason;
+    uint32_t text_len;
+    uint8_t source; /* enum br_source */
+    uint8_t effect; /* enum br_effect */
+};
+
+/* Declared sources are numbered by kind, so that "no manifest" needs no special case. */
+enum br_source { BR_SOURCE_PROFILE = 0, BR_SOURCE_OPERATOR = 1, BR_SOURCE_MANIFEST = 2 };
+
+struct br_fallback {
+    const char *id;
+    const char *action;
+    uint8_t source;
+    uint8_t effect;
+};
+
+struct br_table {
+    struct br_arena arena;
+    /* Sorted by source, then by precedence within it: the first that matches is the vote. The
+     * index of a rule is its rank. */
+    struct br_rule *rules;
+    uint32_t nrules;
+    struct br_fallback *fallbacks;
+    uint32_t nfallbacks;
+    struct br_bucket *buckets; /* sorted by action, "*" excluded */
+    uint32_t nbuckets;
+    struct br_bucket star; /* rules for every action */
+    uint8_t sha256[32];
+    bool predicates;
+};
+
+/* Sort the rules by rank and build the buckets. -BR_E_NOMEM. */
+int br_index_build(struct br_table *t);
+/* The bucket of an action, NULL if no rule or fallback names it. */
+const struct br_bucket *br_index_bucket(const struct br_table *t, const char *action);
+
+/* What is looked for in the buckets: the subject, and the best rank of each source so far. */
+struct br_probe_subject {
+    const char *s;
+    size_t n;
+    const char *port; /* NULL: none; host view only */
+    size_t port_len;
+};
+void br_index_find(const struct br_table *t, const struct br_view *v,
+                   const struct br_probe_subject *q, uint32_t best[TABLE_SOURCES]);
+
+#endif
