@@ -52,7 +52,8 @@
     X(AUDIT_CLOSED, 0x0204)                                                                        \
     /* bridled -> session: str run_id, u8 mode, u8 manifest_in_workspace, str workspace,           \
        str manifest_path, blob manifest, str policy_path, blob policy, str model, u8 scripted,     \
-       u8 has_terminal, u8 streaming, u32 wall_seconds, blob goal, [str argv]n; fds: client,       \
+       u8 has_terminal, u8 streaming, u32 wall_seconds, blob goal, [str argv]n, [str default       \
+       allowed path]n (for a run without a manifest); fds: client,                                 \
        audit, policy script, then in mode run adapter script and broker */                         \
     X(SESSION_START, 0x0210)                                                                       \
     /* session -> bridled: start the sandbox. [str allowed_path]n, struct br_limits (see           \
@@ -153,7 +154,7 @@
     /* init -> session: u8 ok, u32 code, str text, blob JSON output */                             \
     X(INIT_RESULT, 0x0603)                                                                         \
     /* session -> init: take a snapshot of the workspace (paths, sizes, times); the first answer   \
-       is empty, later ones hold what changed since. No grant: it is metadata for the record.               \
+       is empty, later ones hold what changed since. No grant: it is metadata for the record.      \
        empty */                                                                                    \
     X(INIT_SNAPSHOT, 0x0606)                                                                       \
     /* init -> session: blob JSON {"changed":[{"path","change":"added|modified|removed","size"?}], \

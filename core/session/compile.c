@@ -1,0 +1,84 @@
+/*
+ * From an operator's policy and a task manifest to one pinned decision table. Lua compiles, in
+ * another process; what comes back is validated here and only then counts.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "session/session_priv.h"
+
+#define COMPILE_TIMEOUT_US (10u * 1000000u)
+#define DEFAULT_STEPS 50u
+#define DEFAULT_CALLS 200u
+#define DEFAULT_TOKENS 1000000u
+
+static int send_compile(struct session *s, struct br_err *err)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_str(&o.buf, s->policy_path);
+    br_out_blob(&o, s->policy.data, s->policy.len);
+    br_buf_put_str(&o.buf, s->manifest_path);
+    br_out_blob(&o, s->manifest.data, s->manifest.len);
+    br_buf_put_u8(&o.buf, s->manifest_in_workspace);
+    br_out_blob(&o, s->goal.data, s->goal.len);
+    br_allowed_put(&o.buf, s->defaults, s->ndefaults);
+    uint64_t id = session_expect(s, &s->scripted_reply);
+    return br_chan_send(&s->script, BR_MSG_COMPILE, id, &o, err);
+}
+
+static uint64_t budget_of(json_t *task, const char *key, uint64_t otherwise, uint64_t max)
+{
+    json_t *v = json_object_get(json_object_get(task, "budget"), key);
+    json_int_t n = json_is_integer(v) ? json_integer_value(v) : 0;
+    uint64_t value = n > 0 ? (uint64_t)n : otherwise;
+    return value > max ? max : value;
+}
+
+static int read_task(struct session *s, struct br_err *err)
+{
+    const struct br_buf *b = &s->scripted_reply.data2;
+    const char *p = (const char *)b->data;
+    int r = br_json_scan(p ? p : "", b->len, BR_JSON_DEPTH_MAX, 10 * BR_JSON_NODES_MAX, err);
+    if (r < 0)
+        return br_err_wrap(err, "the compiled manifest");
+    s->task = json_loadb(p ? p : "", b->len, JSON_REJECT_DUPLICATES, NULL);
+    const char *id = json_string_value(json_object_get(s->task, "id"));
+    if (!id || !br_is_kebab(id, sizeof(s->task_id) - 1) ||
+        !json_is_array(json_object_get(s->task, "allowed_paths")))
+        return br_err_set(err, BR_E_INVALID_MANIFEST, "the compiled manifest is not usable");
+    snprintf(s->task_id, sizeof(s->task_id), "%s", id);
+    s->task_given = !json_is_true(json_object_get(s->task, "generated"));
+    s->budget.tokens_max =
+        budget_of(s->task, "max_model_tokens", DEFAULT_TOKENS, BR_MODEL_TOKENS_MAX);
+    s->budget.calls_max =
+        (uint32_t)budget_of(s->task, "max_tool_calls", DEFAULT_CALLS, BR_TOOL_CALLS_MAX);
+    s->budget.steps_max = DEFAULT_STEPS;
+    return 0;
+}
+
+int session_compile(struct session *s, struct br_err *err)
+{
+    int r = send_compile(s, err);
+    if (r < 0)
+        return r;
+    r = session_wait(s, &s->scripted_reply.done, COMPILE_TIMEOUT_US, false);
+    if (r == -BR_E_TIMEOUT)
+        return br_err_set(err, BR_E_INVALID_POLICY,
+                          "the policy '%s' did not compile within %u seconds; it was not used",
+                          s->policy_path[0] ? s->policy_path : "default",
+                          COMPILE_TIMEOUT_US / 1000000u);
+    if (r < 0 && s->script.fd < 0)
+        return br_err_set(err, BR_E_INVALID_POLICY,
+                          "the policy '%s' ended its process (out of time or memory); it was not "
+                          "used",
+                          s->policy_path[0] ? s->policy_path : "default");
+    if (r < 0)
+        return br_err_set(err, (enum br_code) - r, "%s", s->stop_err.text);
+    if (s->scripted_reply.code < 0) {
+        *err = s->scripted_reply.err;
+        return s->scripted_reply.code;
+    }
+    const struct br_buf *t = &s->scripted_reply.data;
+    r = br_table_load(t->data ? (const char *)t->data : "", t->len, &s->table, err);
+    return r < 0 ? r : read_task(s, err);
+}

@@ -1,0 +1,348 @@
+/*
+ * From intent to authority: decide a call with the one table, record the decision with every vote,
+ * and where the answer is "ask" wait for one correlated human answer. Whatever goes wrong on the
+ * way (a script that dies, a predicate that fails, a command that cannot be taken apart) makes the
+ * answer stricter, never looser.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "script/argv.h"
+#include "session/session_priv.h"
+
+#define SCRIPT_TIMEOUT_US (5u * 1000000u)
+#define WORDS_MAX 4096u
+
+/* The decision of a whole call: the strictest of its parts. Strings are owned. */
+struct verdict {
+    enum br_effect effect;
+    char *rule_id, *source, *reason;
+    bool opaque;
+    json_t *votes;
+};
+
+static void verdict_free(struct verdict *v)
+{
+    free(v->rule_id);
+    free(v->source);
+    free(v->reason);
+    json_decref(v->votes);
+}
+
+/* Take over (rule, source, reason) if `effect` is stricter than what is there. */
+static void verdict_tighten(struct verdict *v, enum br_effect effect, const char *rule_id,
+                            const char *source, const char *reason)
+{
+    if (br_effect_strictest(v->effect, effect) == v->effect)
+        return;
+    v->effect = effect;
+    free(v->rule_id);
+    free(v->source);
+    free(v->reason);
+    v->rule_id = strdup(rule_id);
+    v->source = strdup(source);
+    v->reason = reason ? strdup(reason) : NULL;
+}
+
+static void add_vote(struct verdict *v, const char *source, const char *rule_id,
+                     enum br_effect effect, const char *reason)
+{
+    json_t *vote = json_pack("{s:s, s:s, s:s}", "source", source, "ruleId", rule_id, "effect",
+                             br_effect_name(effect));
+    if (reason)
+        json_object_set_new(vote, "reason", json_string(reason));
+    json_array_append_new(v->votes, vote);
+}
+
+static void decide_one(struct session *s, struct verdict *v, const struct br_request *q)
+{
+    struct br_decision d;
+    br_table_decide(s->table, q, &d);
+    for (unsigned i = 0; i < d.nvotes; i++)
+        add_vote(v, d.votes[i].source, d.votes[i].rule_id, d.votes[i].effect, d.votes[i].reason);
+    verdict_tighten(v, d.effect, d.rule_id, d.source ? d.source : "default",
+                    d.reason   ? d.reason
+                    : d.nvotes ? NULL
+                               : "no rule has an opinion");
+}
+
+static void mark_opaque(struct verdict *v, const char *why)
+{
+    v->opaque = true;
+    add_vote(v, "kernel", "opaque-command", BR_EFFECT_ASK, why);
+    verdict_tighten(v, BR_EFFECT_ASK, "opaque-command", "kernel", why);
+}
+
+static void decide_words(struct session *s, struct verdict *v, char *const *words, size_t n)
+{
+    struct br_request q = {
+        .action = "process.exec", .words = (const char *const *)words, .nwords = n};
+    const char *why = NULL;
+    decide_one(s, v, &q);
+    if (br_shell_argv_opaque(words, (uint32_t)n, &why))
+        mark_opaque(v, why);
+}
+
+/* A line that cannot be taken apart: its blank-separated words still meet the deny rules. */
+static void decide_opaque_line(struct session *s, struct verdict *v, const char *line,
+                               const char *why)
+{
+    BR_CLEANUP_FREE char *copy = strdup(line);
+    BR_CLEANUP_FREE char **words = calloc(WORDS_MAX, sizeof(*words));
+    size_t n = 0;
+    char *save = NULL;
+    for (char *w = copy && words ? strtok_r(copy, " \t\n", &save) : NULL; w && n < WORDS_MAX;
+         w = strtok_r(NULL, " \t\n", &save))
+        words[n++] = w;
+    if (n == 0 || n == WORDS_MAX)
+        verdict_tighten(v, BR_EFFECT_DENY, "opaque-command", "kernel", "the command is too long");
+    else
+        decide_one(s, v,
+                   &(struct br_request){
+                       .action = "process.exec", .words = (const char *const *)words, .nwords = n});
+    mark_opaque(v, why);
+}
+
+/* SHELL_PARSED: u8 opaque, str why, [[str word]n]n. 0, or -1 if it is malformed. */
+static int decide_parsed(struct session *s, struct verdict *v, const char *line)
+{
+    struct br_rd r;
+    char why[BR_ERR_TEXT_MAX];
+    br_rd_init(&r, s->scripted_reply.data.data, s->scripted_reply.data.len);
+    uint8_t opaque = br_rd_u8(&r);
+    br_rd_str(&r, why, sizeof(why));
+    uint32_t ncommands = br_rd_u32(&r);
+    if (r.failed || (!opaque && ncommands == 0))
+        return -1;
+    if (opaque) {
+        decide_opaque_line(s, v, line, why);
+        return 0;
+    }
+    for (uint32_t i = 0; i < ncommands && !r.failed; i++) {
+        uint32_t n = br_rd_u32(&r);
+        if (n == 0 || n > WORDS_MAX)
+            return -1;
+        BR_CLEANUP_FREE char **words = calloc(n + 1u, sizeof(*words));
+        for (uint32_t k = 0; words && k < n; k++)
+            words[k] = br_rd_strdup(&r, BR_SUBJECT_MAX);
+        if (words && !r.failed)
+            decide_words(s, v, words, n);
+        for (uint32_t k = 0; words && k < n; k++)
+            free(words[k]);
+        if (!words)
+            return -1;
+    }
+    return br_rd_done(&r);
+}
+
+static void decide_line(struct session *s, struct verdict *v, const char *line)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_out_blob(&o, line, strlen(line));
+    uint64_t id = session_expect(s, &s->scripted_reply);
+    int r = br_chan_send(&s->script, BR_MSG_SHELL, id, &o, NULL);
+    if (r == 0)
+        r = session_wait(s, &s->scripted_reply.done, SCRIPT_TIMEOUT_US, false);
+    if (r == 0)
+        r = s->scripted_reply.code;
+    if (r < 0 || decide_parsed(s, v, line) < 0)
+        verdict_tighten(v, BR_EFFECT_DENY, "shell-parser", "kernel",
+                        "the command could not be taken apart");
+}
+
+static int predicate_error(struct session *s, struct verdict *v, int code, const char *text)
+{
+    verdict_tighten(v, BR_EFFECT_DENY, "policy-error", "operator", text);
+    add_vote(v, "operator", "policy-error", BR_EFFECT_DENY, text);
+    json_t *data = json_pack("{s:s, s:s}", "code", br_code_name(code), "message", text);
+    if (s->scripted_reply.text[0])
+        json_object_set_new(data, "file", json_string(s->scripted_reply.text));
+    if (s->scripted_reply.n1)
+        json_object_set_new(data, "line", json_integer((json_int_t)s->scripted_reply.n1));
+    return session_record(s, "bridle.policy.error", "kernel", data);
+}
+
+/* The operator's predicates may tighten what the table said. */
+static int consult_predicates(struct session *s, struct verdict *v, const char *call_id,
+                              const struct effect *e)
+{
+    if (!br_table_has_predicates(s->table) || v->effect == BR_EFFECT_DENY)
+        return 0;
+    json_t *req = json_pack("{s:s, s:s, s:s, s:s}", "action", e->action, "subject", e->subject,
+                            "callId", call_id, "effect", br_effect_name(v->effect));
+    if (e->op.op == BR_OP_EXEC && !e->shell) {
+        json_t *argv = json_array();
+        for (uint32_t i = 0; i < e->op.argc; i++)
+            json_array_append_new(argv, json_string(e->op.argv[i]));
+        json_object_set_new(req, "argv", argv);
+    }
+    BR_CLEANUP_FREE char *text = json_dumps(req, JSON_COMPACT);
+    json_decref(req);
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_out_blob(&o, text ? text : "", text ? strlen(text) : 0);
+    uint64_t id = session_expect(s, &s->scripted_reply);
+    struct br_err err = {.code = BR_OK};
+    int r = br_chan_send(&s->script, BR_MSG_PREDICATE, id, &o, &err);
+    if (r == 0)
+        r = session_wait(s, &s->scripted_reply.done, SCRIPT_TIMEOUT_US, false);
+    if (r < 0)
+        return predicate_error(s, v, r,
+                               r == -BR_E_TIMEOUT ? "the policy did not answer in time"
+                                                  : "the policy could not be asked");
+    if (s->scripted_reply.code < 0)
+        return predicate_error(s, v, s->scripted_reply.code, s->scripted_reply.err.text);
+    struct br_rd rd;
+    char rule[BR_NAME_MAX], reason[BR_ERR_TEXT_MAX];
+    br_rd_init(&rd, s->scripted_reply.data.data, s->scripted_reply.data.len);
+    uint8_t effect = br_rd_u8(&rd);
+    br_rd_str(&rd, rule, sizeof(rule));
+    br_rd_str(&rd, reason, sizeof(reason));
+    if (br_rd_done(&rd) < 0 || effect > BR_EFFECT_DENY)
+        return predicate_error(s, v, BR_E_POLICY_ERROR, "the policy gave no usable answer");
+    if (effect == BR_EFFECT_ASK || effect == BR_EFFECT_DENY) {
+        add_vote(v, "operator", rule, (enum br_effect)effect, reason[0] ? reason : NULL);
+        verdict_tighten(v, (enum br_effect)effect, rule, "operator", reason[0] ? reason : NULL);
+    }
+    return 0;
+}
+
+static int record_decision(struct session *s, const struct verdict *v, const char *call_id,
+                           const struct effect *e)
+{
+    json_t *d = json_pack("{s:s, s:s, s:s}", "action", e->action, "subject", e->subject, "effect",
+                          br_effect_name(v->effect));
+    if (v->reason)
+        json_object_set_new(d, "reason", json_string(v->reason));
+    json_object_set_new(d, "ruleId", json_string(v->rule_id));
+    int r = session_record(s, "policy.decision", "kernel", d);
+    if (r < 0)
+        return r;
+    return session_record(s, "bridle.votes", "kernel",
+                          json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:O}", "callId", call_id,
+                                    "action", e->action, "subject", e->subject, "effect",
+                                    br_effect_name(v->effect), "ruleId", v->rule_id, "source",
+                                    v->source, "opaque", (int)v->opaque, "votes", v->votes));
+}
+
+static json_t *ask_data(struct session *s, const char *permission, const char *call_id,
+                        const struct effect *e)
+{
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "permissionId", permission, "sessionId",
+                     s->run_id, "callId", call_id, "action", e->action, "subject", e->subject,
+                     "scope", "once");
+}
+
+/* Wait for the answer, or for whatever ends the ask without one. */
+static enum br_ask_end await_answer(struct session *s, const char *permission)
+{
+    uint64_t deadline = br_now_us() + (uint64_t)BR_ASK_SECONDS * 1000000u;
+    if (!s->has_terminal || s->client.fd < 0)
+        (void)br_ledger_end(s->ledger, permission, BR_ASK_NO_RESOLVER, NULL);
+    while (br_ledger_state(s->ledger, permission) == BR_ASK_PENDING) {
+        uint64_t now = br_now_us();
+        enum br_ask_end how = BR_ASK_PENDING;
+        if (s->stop_code)
+            how = BR_ASK_CANCELED;
+        else if (now >= deadline)
+            how = BR_ASK_EXPIRED;
+        if (how != BR_ASK_PENDING) {
+            (void)br_ledger_end(s->ledger, permission, how, NULL);
+            break;
+        }
+        s->kick = false;
+        uint64_t until = deadline;
+        if (s->budget.deadline_us && s->budget.deadline_us < until)
+            until = s->budget.deadline_us;
+        struct br_err err = {.code = BR_OK};
+        int r = br_loop_run_until(s->loop, &s->kick, until, &err);
+        if (r == -BR_E_TIMEOUT && until < deadline)
+            session_stop(s, BR_E_TIMEOUT, "the run reached its time limit of %u seconds",
+                         s->wall_seconds);
+        else if (r < 0 && r != -BR_E_TIMEOUT)
+            session_stop(s, r, "%s", err.code ? err.text : br_code_name(r));
+    }
+    return br_ledger_state(s->ledger, permission);
+}
+
+static const char *end_note(enum br_ask_end how)
+{
+    switch (how) {
+    case BR_ASK_EXPIRED:
+        return "nobody answered in time";
+    case BR_ASK_CANCELED:
+        return "the run was canceled";
+    case BR_ASK_NO_RESOLVER:
+        return "there is no terminal to ask on";
+    default:
+        return NULL;
+    }
+}
+
+static int ask(struct session *s, const struct verdict *v, const char *call_id,
+               const struct effect *e, char permission[BR_ID_MAX], struct br_err *err)
+{
+    int r = br_ledger_ask(s->ledger, call_id, e->action, e->subject, strlen(e->subject),
+                          BR_SCOPE_ONCE, permission, err);
+    if (r < 0)
+        return r;
+    json_t *request = ask_data(s, permission, call_id, e);
+    if (v->reason)
+        json_object_set_new(request, "reason", json_string(v->reason));
+    s->ask_note[0] = 0;
+    r = session_record(s, "permission.requested", "kernel", request);
+    enum br_ask_end how = BR_ASK_CANCELED;
+    if (r < 0)
+        (void)br_ledger_end(s->ledger, permission, how, NULL);
+    else
+        how = await_answer(s, permission);
+    bool person = how == BR_ASK_ALLOWED || how == BR_ASK_DENIED;
+    json_t *resolved = ask_data(s, permission, call_id, e);
+    json_object_set_new(resolved, "decision",
+                        json_string(how == BR_ASK_ALLOWED ? "allow" : "deny"));
+    const char *note = person && s->ask_note[0] ? s->ask_note : end_note(how);
+    if (note)
+        json_object_set_new(resolved, "note", json_string(note));
+    int rec =
+        r < 0 ? r
+              : session_record(s, "permission.resolved", person ? "operator" : "kernel", resolved);
+    if (r < 0)
+        json_decref(resolved);
+    if (rec < 0)
+        return br_err_set(err, (enum br_code) - rec, "%s", s->stop_err.text);
+    if (how == BR_ASK_ALLOWED)
+        return 0;
+    return br_err_set(err, BR_E_DENIED, "%s was not permitted: %s", e->action,
+                      how == BR_ASK_DENIED ? "the operator denied it" : end_note(how));
+}
+
+int session_authorize(struct session *s, const char *call_id, const struct effect *e,
+                      enum br_effect *decided, char permission[BR_ID_MAX], struct br_err *err)
+{
+    struct verdict v = {.effect = BR_EFFECT_NONE, .votes = json_array()};
+    permission[0] = 0;
+    if (e->op.op != BR_OP_EXEC)
+        decide_one(s, &v,
+                   &(struct br_request){.action = e->action,
+                                        .subject = e->subject,
+                                        .subject_len = strlen(e->subject)});
+    else if (e->shell)
+        decide_line(s, &v, e->subject);
+    else
+        decide_words(s, &v, e->op.argv, e->op.argc);
+    int r = consult_predicates(s, &v, call_id, e);
+    if (v.effect == BR_EFFECT_NONE || !v.rule_id || !v.source)
+        verdict_tighten(&v, BR_EFFECT_DENY, "undecided", "kernel", "the decision failed");
+    if (r == 0)
+        r = record_decision(s, &v, call_id, e);
+    *decided = v.effect;
+    if (r < 0)
+        r = br_err_set(err, (enum br_code) - r, "%s", s->stop_err.text);
+    else if (v.effect == BR_EFFECT_ASK)
+        r = ask(s, &v, call_id, e, permission, err);
+    else if (v.effect != BR_EFFECT_ALLOW)
+        r = br_err_set(err, BR_E_DENIED, "%s was denied by rule '%s'%s%s", e->action,
+                       v.rule_id ? v.rule_id : "undecided", v.reason ? ": " : "",
+                       v.reason ? v.reason : "");
+    verdict_free(&v);
+    return r;
+}

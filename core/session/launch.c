@@ -1,0 +1,146 @@
+/*
+ * The sandbox of a run, as the session sees it: asked for through the supervisor, ready when pid 1
+ * has said what it is in, over only when the supervisor has verified that nothing is left.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "session/session_priv.h"
+
+#define LAUNCH_TIMEOUT_US (30u * 1000000u)
+#define READY_TIMEOUT_US (10u * 1000000u)
+#define SNAPSHOT_TIMEOUT_US (30u * 1000000u)
+
+static int send_launch(struct session *s, struct br_err *err)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    json_t *paths = json_object_get(s->task, "allowed_paths"), *v;
+    size_t i, n = json_array_size(paths);
+    if (n > BR_ALLOWED_PATHS_MAX)
+        return br_err_set(err, BR_E_INVALID_MANIFEST, "'allowed_paths' has more than %u entries",
+                          BR_ALLOWED_PATHS_MAX);
+    br_buf_put_u32(&o.buf, (uint32_t)n);
+    json_array_foreach(paths, i, v) br_buf_put_str(&o.buf, json_string_value(v));
+    struct br_limits limits = br_limits_default;
+    if (s->wall_seconds)
+        limits.wall_seconds = s->wall_seconds;
+    br_limits_put(&o.buf, &limits);
+    br_out_blob(&o, br_table_sha256(s->table), 32);
+    session_expect(s, &s->launched);
+    br_chan_permit(&s->sup, BR_MSG_SUP_LAUNCHED);
+    br_chan_permit(&s->sup, BR_MSG_SUP_REFUSED);
+    return br_chan_send(&s->sup, BR_MSG_SUP_LAUNCH, 0, &o, err);
+}
+
+static int snapshot(struct session *s, struct br_err *err)
+{
+    uint64_t id = session_expect(s, &s->inited);
+    int r = br_chan_send(&s->init, BR_MSG_INIT_SNAPSHOT, id, NULL, err);
+    if (r == 0 && (r = session_wait(s, &s->inited.done, SNAPSHOT_TIMEOUT_US, true)) < 0)
+        r = br_err_set(err, (enum br_code) - r, "the workspace could not be listed in time");
+    return r;
+}
+
+static json_t *receipt_json(struct session *s)
+{
+    const struct br_buf *b = &s->launched.data;
+    json_t *receipt =
+        json_loadb(b->data ? (const char *)b->data : "", b->len, JSON_REJECT_DUPLICATES, NULL);
+    json_t *seen = json_loadb(s->init_ready.data ? (const char *)s->init_ready.data : "",
+                              s->init_ready.len, JSON_REJECT_DUPLICATES, NULL);
+    if (!json_is_object(receipt) || !json_is_object(seen)) {
+        json_decref(receipt);
+        json_decref(seen);
+        return NULL;
+    }
+    json_object_set_new(receipt, "init", seen);
+    return receipt;
+}
+
+static int record_launch(struct session *s, struct br_err *err)
+{
+    json_t *receipt = receipt_json(s);
+    if (!receipt)
+        return br_err_set(err, BR_E_INTERNAL, "the isolation receipt is not usable");
+    int r =
+        session_record(s, "sandbox.started", "sandbox-runner",
+                       json_pack("{s:s, s:s, s:s, s:s, s:i}", "runId", s->run_id, "containerName",
+                                 s->sandbox_name, "image", s->sandbox_image, "network",
+                                 s->sandbox_network, "mounts", (int)s->sandbox_mounts));
+    if (r < 0) {
+        json_decref(receipt);
+        return br_err_set(err, (enum br_code) - r, "%s", s->stop_err.text);
+    }
+    s->sandbox_recorded = true;
+    r = session_record(s, "bridle.launch", "sandbox-runner",
+                       json_pack("{s:s, s:s, s:s, s:i, s:o}", "sandbox", s->sandbox_name, "image",
+                                 s->sandbox_image, "network", s->sandbox_network, "mounts",
+                                 (int)s->sandbox_mounts, "receipt", receipt));
+    return r < 0 ? br_err_set(err, (enum br_code) - r, "%s", s->stop_err.text) : 0;
+}
+
+int session_launch(struct session *s, struct br_err *err)
+{
+    int r = send_launch(s, err);
+    if (r < 0)
+        return r;
+    r = session_wait(s, &s->launched.done, LAUNCH_TIMEOUT_US, false);
+    if (r < 0)
+        return br_err_set(err, (enum br_code) - r, "%s",
+                          s->stop_code ? s->stop_err.text : "the sandbox did not start in time");
+    if (s->launched.code < 0) {
+        *err = s->launched.err;
+        return s->launched.code;
+    }
+    r = session_wait(s, &s->init_is_ready, READY_TIMEOUT_US, false);
+    if (r < 0)
+        return br_err_set(err, (enum br_code) - r, "%s",
+                          s->stop_code ? s->stop_err.text : "pid 1 of the sandbox said nothing");
+    r = record_launch(s, err);
+    return r < 0 ? r : snapshot(s, err);
+}
+
+int session_changes(struct session *s, bool record)
+{
+    struct br_err err = {.code = BR_OK};
+    if (!s->sandbox_up || s->init.fd < 0 || !record)
+        return 0;
+    int r = snapshot(s, &err);
+    const struct br_buf *b = &s->inited.data;
+    json_t *changes =
+        r == 0 ? json_loadb(b->data ? (const char *)b->data : "", b->len, 0, NULL) : NULL;
+    if (!changes)
+        return session_record(s, "bridle.notice", "kernel",
+                              json_pack("{s:s, s:s}", "code", br_code_name(BR_E_FAILED), "message",
+                                        "what changed in the workspace could not be listed"));
+    return session_record(s, "bridle.workspace", "sandbox-runner", changes);
+}
+
+int session_unlaunch(struct session *s, bool record)
+{
+    if (!s->sandbox_up)
+        return 0;
+    s->stopping_sandbox = true;
+    int r = s->stopped.done ? 0 : br_chan_send(&s->sup, BR_MSG_SUP_STOP, 0, NULL, NULL);
+    if (r == 0)
+        r = session_wait(s, &s->stopped.done, LAUNCH_TIMEOUT_US, true);
+    s->sandbox_up = false;
+    if (r < 0 || !s->stop_verified) {
+        /* no sandbox.stopped: it is only said of what was verified */
+        session_stop(s, BR_E_FAILED, "the removal of the sandbox could not be verified: %s",
+                     r < 0 ? "no answer" : s->stop_detail);
+        return r < 0 ? r : -BR_E_FAILED;
+    }
+    if (!record || !s->sandbox_recorded)
+        return 0;
+    const char *status = s->stop_code == -BR_E_CANCELED ? "canceled"
+                         : s->stop_code                 ? "failed"
+                                                        : "completed";
+    json_t *data = json_pack("{s:s, s:s, s:s}", "runId", s->run_id, "containerName",
+                             s->sandbox_name, "status", status);
+    if (WIFEXITED((int)s->stop_status))
+        json_object_set_new(data, "exitCode", json_integer(WEXITSTATUS((int)s->stop_status)));
+    json_object_set_new(data, "durationMs", json_integer((json_int_t)s->stop_ms));
+    return session_record(s, "sandbox.stopped", "sandbox-runner", data);
+}

@@ -1,0 +1,73 @@
+/*
+ * bridle-session: one agent session. Started by bridled with its supervision channel on fd 3; has
+ * no files, no network and no other program's code. It parses what models say, so it holds neither
+ * privilege nor secrets; what it may do to the sandbox is bounded by the ledger and checked again
+ * by bridle-init.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "session/session_priv.h"
+
+static int say_ready(struct session *s, struct br_err *err)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_str(&o.buf, "OK");
+    br_buf_put_str(&o.buf, "");
+    return br_chan_send(&s->sup, BR_MSG_ROLE_READY, 0, &o, err);
+}
+
+static void say_done(struct session *s, const struct outcome *o)
+{
+    BR_CLEANUP_OUT struct br_out out = BR_OUT_INIT;
+    br_buf_put_u32(&out.buf, (uint32_t)o->code);
+    br_buf_put_u32(&out.buf, (uint32_t)o->exit_code);
+    br_buf_put_str(&out.buf, o->text);
+    (void)br_chan_send(&s->sup, BR_MSG_SESSION_DONE, 0, &out, NULL);
+}
+
+int main(void)
+{
+    static struct session s;
+    struct br_err err = {.code = BR_OK};
+    br_log_init("bridle-session", BR_LOG_WARN);
+    const struct br_role role = {.name = "bridle-session",
+                                 .max_nofile = 64,
+                                 .no_fork = true,
+                                 .syscalls = (int[]){SYS_uname},
+                                 .nsyscalls = 1};
+    if (br_role_enter(&role, &err) < 0) {
+        br_log(BR_LOG_ERROR, "%s", err.text);
+        return 1;
+    }
+    s.loop = br_loop_new();
+    br_require(s.loop);
+    if (session_serve(&s, &err) < 0 || say_ready(&s, &err) < 0) {
+        br_log(BR_LOG_ERROR, "%s", err.text);
+        return 1;
+    }
+    if (s.wall_seconds == 0)
+        s.wall_seconds = br_limits_default.wall_seconds;
+    s.budget.deadline_us = br_now_us() + (uint64_t)s.wall_seconds * 1000000u;
+    struct outcome o = {.code = 0};
+    switch (s.mode) {
+    case BR_RUN_AGENT:
+        session_run_agent(&s, &o);
+        break;
+    case BR_RUN_EXEC:
+        session_run_exec(&s, &o);
+        break;
+    case BR_RUN_VALIDATE:
+        session_run_validate(&s, &o);
+        break;
+    default:
+        br_log(BR_LOG_ERROR, "the session was started in an unknown mode");
+        return 1;
+    }
+    say_done(&s, &o);
+    /* bridled closes the channel when it has read the outcome */
+    bool never = false;
+    (void)br_loop_run_until(s.loop, &never, br_now_us() + 10u * 1000000u, &err);
+    return 0;
+}

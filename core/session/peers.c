@@ -1,0 +1,461 @@
+/*
+ * The channels of a session and what each peer may say. A message that its table does not permit
+ * ends the session; so does the loss of the audit or of the supervisor. The loss of another peer
+ * fails what waits for it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "session/session_priv.h"
+
+#define EXTRA_FDS_MIN 2u
+#define EXTRA_FDS_MAX 8u
+
+static int bad(struct br_chan *c, const struct br_msg *m, struct br_err *err)
+{
+    return br_err_set(err, BR_E_PEER_PROTOCOL, "'%s' sent a malformed %s", c->peer,
+                      br_msg_name(m->type));
+}
+
+/* The answer to a request, or a violation if nothing with that id is awaited. */
+static int answer(struct br_chan *c, struct br_msg *m, struct session *s, struct reply *r,
+                  struct br_err *err)
+{
+    if (m->id != r->id || r->done || m->id == 0)
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "'%s' sent %s, which answers nothing", c->peer,
+                          br_msg_name(m->type));
+    r->done = true;
+    s->kick = true;
+    return 0;
+}
+
+/* u32 code, str text */
+static void read_failure(struct br_msg *m, struct reply *r)
+{
+    uint32_t code = br_rd_u32(&m->rd);
+    br_rd_str(&m->rd, r->err.text, sizeof(r->err.text));
+    r->err.code = code && code < BR_CODE_COUNT_ ? (enum br_code)code : BR_E_INTERNAL;
+    r->code = -(int)r->err.code;
+}
+
+/* ---- audit ---- */
+
+static int on_appended(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    br_rd_str(&m->rd, s->audited.text, sizeof(s->audited.text));
+    s->audited.n1 = br_rd_u64(&m->rd);
+    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(c, m, s, &s->audited, err);
+}
+
+static int on_append_failed(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    read_failure(m, &s->audited);
+    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(c, m, s, &s->audited, err);
+}
+
+static const struct br_msg_rule audit_rules[] = {
+    {BR_MSG_APPENDED, BR_PERMIT, 12, 512, 0, 0, on_appended},
+    {BR_MSG_APPEND_FAILED, BR_PERMIT, 8, 4096, 0, 0, on_append_failed},
+};
+
+/* ---- client ---- */
+
+static void tell_client(struct session *s, bool accepted, int code, const char *text)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_u8(&o.buf, accepted);
+    br_buf_put_u32(&o.buf, (uint32_t)(code < 0 ? -code : code));
+    br_buf_put_str(&o.buf, text);
+    (void)br_chan_send(&s->client, BR_MSG_ANSWERED, 0, &o, NULL); /* a client may have gone */
+}
+
+static int on_answer(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    char id[BR_ID_MAX], note[BR_PATH_MAX + 1];
+    br_rd_str(&m->rd, id, sizeof(id));
+    uint8_t allow = br_rd_u8(&m->rd);
+    br_rd_str(&m->rd, note, sizeof(note));
+    if (br_rd_done(&m->rd) < 0 || allow > 1)
+        return bad(c, m, err);
+    struct br_err why;
+    int r = br_ledger_end(s->ledger, id, allow ? BR_ASK_ALLOWED : BR_ASK_DENIED, &why);
+    if (r < 0) {
+        tell_client(s, false, r, why.text);
+        return 0;
+    }
+    snprintf(s->ask_note, sizeof(s->ask_note), "%s", note);
+    s->kick = true;
+    tell_client(s, true, 0, "");
+    return 0;
+}
+
+static int on_cancel(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    (void)c, (void)m, (void)err;
+    session_stop(ctx, BR_E_CANCELED, "the operator canceled the run");
+    return 0;
+}
+
+static const struct br_msg_rule client_rules[] = {
+    {BR_MSG_ANSWER, BR_PERMIT, 9, 2 * BR_PATH_MAX, 0, 0, on_answer},
+    {BR_MSG_CANCEL, BR_PERMIT, 0, 0, 0, 0, on_cancel},
+};
+
+/* ---- script: policy and adapter ---- */
+
+static struct reply *script_reply(struct session *s, const struct br_chan *c)
+{
+    return c == &s->adapter ? &s->adapted : &s->scripted_reply;
+}
+
+static int on_script_failed(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    struct reply *r = script_reply(s, c);
+    read_failure(m, r);
+    br_rd_str(&m->rd, r->text, sizeof(r->text));
+    r->n1 = br_rd_u32(&m->rd);
+    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(c, m, s, r, err);
+}
+
+static int on_compiled(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    struct reply *r = &s->scripted_reply;
+    if (br_msg_blob(m, BR_TABLE_MAX, &r->data, err) < 0 ||
+        br_msg_blob(m, BR_TABLE_MAX, &r->data2, err) < 0)
+        return -BR_E_PEER_PROTOCOL;
+    uint32_t n = br_rd_u32(&m->rd);
+    if (n > 256)
+        return bad(c, m, err);
+    /* warnings, one a line, become notices */
+    struct br_buf lines = BR_BUF_INIT(BR_MSG_MAX);
+    for (uint32_t i = 0; i < n; i++) {
+        size_t len;
+        const char *w = br_rd_lstr(&m->rd, BR_ERR_TEXT_MAX, &len);
+        br_buf_put(&lines, w ? w : "", w ? len : 0);
+        br_buf_put_u8(&lines, 0);
+    }
+    br_buf_free(&s->warnings);
+    s->warnings = lines;
+    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(c, m, s, r, err);
+}
+
+/* Everything else from a script is kept as bytes and read by whoever asked. */
+static int on_script_bytes(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    struct reply *r = script_reply(s, c);
+    br_buf_init(&r->data, BR_MSG_MAX);
+    br_buf_put(&r->data, m->rd.p, m->rd.len);
+    return answer(c, m, s, r, err);
+}
+
+static int on_script_blob(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    struct reply *r = script_reply(s, c);
+    if (br_msg_blob(m, BR_BLOB_MAX, &r->data, err) < 0)
+        return -BR_E_PEER_PROTOCOL;
+    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(c, m, s, r, err);
+}
+
+static int on_built(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    struct reply *r = &s->adapted;
+    br_rd_str(&m->rd, r->text, sizeof(r->text));
+    if (br_msg_blob(m, BR_BLOB_MAX, &r->data, err) < 0)
+        return -BR_E_PEER_PROTOCOL;
+    br_rd_str(&m->rd, s->content_type, sizeof(s->content_type));
+    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(c, m, s, r, err);
+}
+
+static const struct br_msg_rule script_rules[] = {
+    {BR_MSG_COMPILED, BR_PERMIT, 6, BR_MSG_MAX, 0, 2, on_compiled},
+    {BR_MSG_SCRIPT_FAILED, BR_PERMIT, 16, 8192, 0, 0, on_script_failed},
+    {BR_MSG_SHELL_PARSED, BR_PERMIT, 9, BR_MSG_MAX, 0, 0, on_script_bytes},
+    {BR_MSG_PREDICATE_VOTE, BR_PERMIT, 9, 8192, 0, 0, on_script_bytes},
+};
+
+static const struct br_msg_rule adapter_rules[] = {
+    {BR_MSG_ADAPT_BUILT, BR_PERMIT, 9, BR_MSG_MAX, 0, 1, on_built},
+    {BR_MSG_ADAPT_DELTA, BR_PERMIT, 5, BR_MSG_MAX, 0, 1, on_script_blob},
+    {BR_MSG_ADAPT_RESPONSE, BR_PERMIT, 5, BR_MSG_MAX, 0, 1, on_script_blob},
+    {BR_MSG_SCRIPT_FAILED, BR_PERMIT, 16, 8192, 0, 0, on_script_failed},
+};
+
+/* ---- broker ---- */
+
+static void body_moved(struct session *s)
+{
+    if (s->body_kick)
+        *s->body_kick = true;
+    s->kick = true;
+}
+
+static int on_head(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    char retry_after[BR_NAME_MAX];
+    if (m->id != s->provided.id || s->provided.done || s->http_headed)
+        return bad(c, m, err);
+    s->http_status = br_rd_u32(&m->rd);
+    br_rd_str(&m->rd, s->content_type, sizeof(s->content_type));
+    br_rd_str(&m->rd, s->provider_request_id, sizeof(s->provider_request_id));
+    br_rd_str(&m->rd, retry_after, sizeof(retry_after));
+    s->http_headed = true;
+    body_moved(s);
+    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : 0;
+}
+
+static int on_data(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    BR_CLEANUP_BUF struct br_buf part;
+    if (m->id != s->provided.id || s->provided.done || !s->http_headed)
+        return bad(c, m, err);
+    if (br_msg_blob(m, BR_BLOB_MAX, &part, err) < 0 || br_rd_done(&m->rd) < 0)
+        return bad(c, m, err);
+    if (br_buf_put(&s->provided.data, part.data, part.len) < 0)
+        return br_err_set(err, BR_E_LIMIT_EXCEEDED, "the response is larger than %u bytes",
+                          BR_BLOB_MAX);
+    s->kick = true;
+    return 0;
+}
+
+static int on_provided(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    uint32_t code = br_rd_u32(&m->rd);
+    br_rd_str(&m->rd, s->provided.err.text, sizeof(s->provided.err.text));
+    s->request_bytes = br_rd_u64(&m->rd);
+    s->response_bytes = br_rd_u64(&m->rd);
+    s->provided.code = code < BR_CODE_COUNT_ ? -(int)code : -BR_E_INTERNAL;
+    s->provided.err.code = (enum br_code) - s->provided.code;
+    body_moved(s);
+    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(c, m, s, &s->provided, err);
+}
+
+static const struct br_msg_rule broker_rules[] = {
+    {BR_MSG_PROV_HEAD, BR_PERMIT, 16, 2048, 0, 0, on_head},
+    {BR_MSG_PROV_DATA, BR_PERMIT, 5, BR_MSG_MAX, 0, 1, on_data},
+    {BR_MSG_PROV_END, BR_PERMIT, 24, 4096, 0, 0, on_provided},
+};
+
+/* ---- init ---- */
+
+static void init_moved(struct session *s)
+{
+    if (s->init_kick)
+        *s->init_kick = true;
+    s->kick = true;
+}
+
+static int on_init_ready(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    if (br_msg_blob(m, BR_MSG_MAX, &s->init_ready, err) < 0 || br_rd_done(&m->rd) < 0)
+        return bad(c, m, err);
+    s->init_is_ready = true;
+    s->kick = true;
+    return 0;
+}
+
+static int on_init_result(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    struct reply *r = &s->inited;
+    uint8_t ok = br_rd_u8(&m->rd);
+    read_failure(m, r);
+    if (br_msg_blob(m, BR_BLOB_MAX, &r->data, err) < 0 || br_rd_done(&m->rd) < 0)
+        return bad(c, m, err);
+    if (ok)
+        r->code = 0;
+    init_moved(s);
+    return answer(c, m, s, r, err);
+}
+
+static int on_init_progress(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    s->progress_out = br_rd_u64(&m->rd);
+    s->progress_err = br_rd_u64(&m->rd);
+    s->progress_ms = br_rd_u64(&m->rd);
+    s->progress_new = true;
+    init_moved(s);
+    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : 0;
+}
+
+static int on_init_changes(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    if (br_msg_blob(m, BR_BLOB_MAX, &s->inited.data, err) < 0 || br_rd_done(&m->rd) < 0)
+        return bad(c, m, err);
+    return answer(c, m, s, &s->inited, err);
+}
+
+static const struct br_msg_rule init_rules[] = {
+    {BR_MSG_INIT_READY, BR_PERMIT | BR_ONCE, 5, BR_MSG_MAX, 0, 1, on_init_ready},
+    {BR_MSG_INIT_RESULT, BR_PERMIT, 10, BR_MSG_MAX, 0, 1, on_init_result},
+    {BR_MSG_INIT_PROGRESS, BR_PERMIT, 24, 24, 0, 0, on_init_progress},
+    {BR_MSG_INIT_CHANGES, BR_PERMIT, 5, BR_MSG_MAX, 0, 1, on_init_changes},
+};
+
+/* ---- supervisor ---- */
+
+static int read_start_lists(struct session *s, struct br_msg *m)
+{
+    s->argc = br_rd_u32(&m->rd);
+    if (s->argc > BR_EXEC_ARGS_MAX)
+        return -BR_E_PEER_PROTOCOL;
+    s->argv = calloc(s->argc + 1, sizeof(*s->argv));
+    for (uint32_t i = 0; s->argv && i < s->argc; i++)
+        s->argv[i] = br_rd_strdup(&m->rd, BR_PATH_MAX);
+    s->ndefaults = br_rd_u32(&m->rd);
+    if (s->ndefaults > BR_ALLOWED_PATHS_MAX)
+        return -BR_E_PEER_PROTOCOL;
+    s->defaults = calloc(s->ndefaults + 1, sizeof(*s->defaults));
+    for (uint32_t i = 0; s->defaults && i < s->ndefaults; i++)
+        s->defaults[i] = br_rd_strdup(&m->rd, BR_PATH_MAX);
+    return s->argv && s->defaults ? br_rd_done(&m->rd) : -BR_E_NOMEM;
+}
+
+static int session_peer_end(struct br_chan *c, int code, void *ctx, struct br_err *err);
+
+static void open_chan(struct session *s, struct br_chan *c, struct br_msg *m, const char *peer,
+                      const struct br_msg_rule *rules, unsigned n)
+{
+    int fd = br_msg_take_fd(m);
+    if (fd < 0)
+        return;
+    br_chan_init(c, fd, peer, rules, n, s);
+    br_require(br_loop_watch_chan(s->loop, c, session_peer_end, s) == 0);
+}
+
+static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    br_rd_str(&m->rd, s->run_id, sizeof(s->run_id));
+    s->mode = (enum br_run_mode)br_rd_u8(&m->rd);
+    s->manifest_in_workspace = br_rd_u8(&m->rd);
+    br_rd_str(&m->rd, s->workspace, sizeof(s->workspace));
+    br_rd_str(&m->rd, s->manifest_path, sizeof(s->manifest_path));
+    if (br_msg_blob(m, BR_MANIFEST_MAX, &s->manifest, err) < 0)
+        return bad(c, m, err);
+    br_rd_str(&m->rd, s->policy_path, sizeof(s->policy_path));
+    if (br_msg_blob(m, BR_POLICY_MAX, &s->policy, err) < 0)
+        return bad(c, m, err);
+    br_rd_str(&m->rd, s->model, sizeof(s->model));
+    s->scripted = br_rd_u8(&m->rd);
+    s->has_terminal = br_rd_u8(&m->rd);
+    s->streaming = br_rd_u8(&m->rd);
+    s->wall_seconds = br_rd_u32(&m->rd);
+    if (br_msg_blob(m, BR_GOAL_MAX, &s->goal, err) < 0 || read_start_lists(s, m) < 0)
+        return bad(c, m, err);
+    open_chan(s, &s->client, m, "client", client_rules, BR_ARRAY_LEN(client_rules));
+    if (s->mode != BR_RUN_VALIDATE)
+        open_chan(s, &s->audit, m, "audit", audit_rules, BR_ARRAY_LEN(audit_rules));
+    open_chan(s, &s->script, m, "script", script_rules, BR_ARRAY_LEN(script_rules));
+    if (s->mode == BR_RUN_AGENT) {
+        open_chan(s, &s->adapter, m, "adapter", adapter_rules, BR_ARRAY_LEN(adapter_rules));
+        open_chan(s, &s->broker, m, "broker", broker_rules, BR_ARRAY_LEN(broker_rules));
+    }
+    s->started = true;
+    s->kick = true;
+    return 0;
+}
+
+static int on_launched(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    br_rd_str(&m->rd, s->sandbox_name, sizeof(s->sandbox_name));
+    br_rd_str(&m->rd, s->sandbox_image, sizeof(s->sandbox_image));
+    br_rd_str(&m->rd, s->sandbox_network, sizeof(s->sandbox_network));
+    s->sandbox_mounts = br_rd_u32(&m->rd);
+    if (br_msg_blob(m, BR_EVENT_MAX, &s->launched.data, err) < 0 || br_rd_done(&m->rd) < 0)
+        return bad(c, m, err);
+    int fd = br_msg_take_fd(m);
+    br_chan_init(&s->init, fd, "init", init_rules, BR_ARRAY_LEN(init_rules), s);
+    br_require(br_loop_watch_chan(s->loop, &s->init, session_peer_end, s) == 0);
+    s->sandbox_up = true;
+    s->launched_us = br_now_us();
+    br_chan_permit(c, BR_MSG_SUP_STOPPED);
+    s->launched.done = s->kick = true;
+    return 0;
+}
+
+static int on_refused(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    read_failure(m, &s->launched);
+    s->launched.done = s->kick = true;
+    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : 0;
+}
+
+static int on_stopped(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    s->stop_verified = br_rd_u8(&m->rd);
+    s->stop_status = br_rd_u32(&m->rd);
+    s->stop_ms = br_rd_u64(&m->rd);
+    br_rd_str(&m->rd, s->stop_detail, sizeof(s->stop_detail));
+    s->stopped.done = s->kick = true;
+    if (!s->stopping_sandbox)
+        session_stop(s, BR_E_PROGRAM_DIED, "the sandbox ended by itself: %s", s->stop_detail);
+    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : 0;
+}
+
+static int on_sup_cancel(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    char why[BR_ERR_TEXT_MAX];
+    uint32_t code = br_rd_u32(&m->rd);
+    br_rd_str(&m->rd, why, sizeof(why));
+    if (br_rd_done(&m->rd) < 0 || code == 0 || code >= BR_CODE_COUNT_)
+        return bad(c, m, err);
+    session_stop(ctx, (int)code, "%s", why);
+    return 0;
+}
+
+static const struct br_msg_rule sup_rules[] = {
+    {BR_MSG_SESSION_START, BR_PERMIT | BR_ONCE, 40, BR_MSG_MAX, EXTRA_FDS_MIN, EXTRA_FDS_MAX,
+     on_start},
+    {BR_MSG_SUP_LAUNCHED, 0, 16, BR_MSG_MAX, 1, 2, on_launched},
+    {BR_MSG_SUP_REFUSED, 0, 8, 4096, 0, 0, on_refused},
+    {BR_MSG_SUP_STOPPED, BR_ONCE, 17, 4096, 0, 0, on_stopped},
+    {BR_MSG_SESSION_CANCEL, BR_PERMIT, 8, 4096, 0, 0, on_sup_cancel},
+};
+
+/* ---- the end of a peer ---- */
+
+static int session_peer_end(struct br_chan *c, int code, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    const char *text = err && err->code ? err->text : "it closed its channel";
+    br_close(&c->fd);
+    if (c == &s->sup)
+        return br_err_set(err, BR_E_PEER_GONE, "the supervisor has gone");
+    if (c == &s->client && code == -BR_E_PEER_GONE) {
+        session_stop(s, BR_E_CANCELED, "the client has gone");
+        return 0;
+    }
+    if (c == &s->init && s->stopping_sandbox)
+        return 0;
+    if (c == &s->audit)
+        s->audit_lost = true;
+    session_stop(s, code == -BR_E_PEER_PROTOCOL ? code : -BR_E_PROGRAM_DIED,
+                 "the run lost '%s': %s", c->peer, text);
+    return 0;
+}
+
+int session_serve(struct session *s, struct br_err *err)
+{
+    br_chan_init(&s->sup, 3, "bridled", sup_rules, BR_ARRAY_LEN(sup_rules), s);
+    s->client.fd = s->audit.fd = s->script.fd = s->adapter.fd = s->broker.fd = s->init.fd = -1;
+    if (br_loop_watch_chan(s->loop, &s->sup, session_peer_end, s) < 0)
+        return br_err_set(err, BR_E_INTERNAL, "the supervision channel could not be watched");
+    return br_loop_run(s->loop, &s->started, err);
+}

@@ -1,0 +1,209 @@
+/*
+ * core/session, private: one session of bridle-session. The program is a sequence of waits over one
+ * loop: a wait ends when its condition holds, when the run is cancelled, or when a peer it needs is
+ * lost. Everything that a model or a tool said is untrusted and is only ever parsed by jansson
+ * after br_json_scan().
+ */
+#ifndef BR_SESSION_PRIV_H
+#define BR_SESSION_PRIV_H
+
+#include <jansson.h>
+
+#include "base/base.h"
+#include "policy/policy.h"
+#include "wire/types.h"
+#include "wire/wire.h"
+
+/* A tool call as the model asked for it. Strings are owned. */
+struct call {
+    char id[BR_NAME_MAX];
+    char name[BR_NAME_MAX];
+    char *arguments; /* JSON text */
+};
+
+struct response {
+    char *text;
+    struct call *calls; /* ncalls of them */
+    size_t ncalls;
+    char finish[16];
+    uint64_t prompt_tokens, completion_tokens;
+};
+
+/* What a tool call would do, once its arguments passed the schema. */
+struct effect {
+    const char *action;
+    char *subject; /* owned; the exact bytes that are decided, asked, granted */
+    struct br_init_call op;
+    bool shell; /* op.argv is /bin/sh -c STRING */
+};
+
+struct budget {
+    uint64_t tokens_max, tokens;
+    uint32_t calls_max, calls;
+    uint32_t steps_max, steps;
+    uint64_t deadline_us;
+    bool warned_tokens, warned_calls;
+};
+
+/* The one answer that a session waits for from each peer. */
+struct reply {
+    bool done;
+    uint64_t id; /* of the request; an answer with another id is a violation */
+    int code;    /* 0 or a negative code */
+    struct br_err err;
+    struct br_buf data;  /* the main body */
+    struct br_buf data2; /* a second one */
+    char text[BR_NAME_MAX];
+    uint64_t n1, n2;
+};
+
+struct session {
+    struct br_loop *loop;
+    bool kick; /* something changed that a wait may care about */
+
+    /* the start message */
+    char run_id[BR_ID_MAX];
+    enum br_run_mode mode;
+    bool manifest_in_workspace, scripted, has_terminal, streaming;
+    char workspace[BR_PATH_MAX], manifest_path[BR_PATH_MAX], policy_path[BR_PATH_MAX];
+    char model[BR_NAME_MAX];
+    uint32_t wall_seconds;
+    struct br_buf manifest, policy, goal;
+    char **argv;
+    uint32_t argc;
+    char **defaults; /* allowed paths of a run without a manifest */
+    uint32_t ndefaults;
+
+    struct br_chan sup, client, audit, script, adapter, broker, init;
+    bool started;
+
+    /* why the run must end before it is finished; 0 while it need not */
+    int stop_code;
+    struct br_err stop_err;
+    bool audit_lost;
+
+    struct reply audited, scripted_reply, adapted, launched, stopped, provided, inited;
+    uint64_t next_id;
+
+    struct br_table *table;
+    struct br_ledger *ledger;
+    json_t *task; /* the normalised manifest */
+    char task_id[129];
+    bool task_given;
+    json_t *messages;
+    json_t *tools;
+    struct budget budget;
+
+    char stream_id[BR_ID_MAX];
+    char open_ask[BR_ID_MAX]; /* the permission that waits for a person; "" if none */
+    char ask_note[BR_PATH_MAX];
+    bool sandbox_up;
+    uint64_t launched_us;
+    char sandbox_name[BR_NAME_MAX], sandbox_image[BR_NAME_MAX], sandbox_network[16];
+    uint32_t sandbox_mounts;
+
+    /* one HTTP exchange */
+    uint32_t http_status;
+    uint64_t request_bytes, response_bytes;
+    char provider_request_id[BR_NAME_MAX], content_type[BR_NAME_MAX];
+    bool http_headed;
+    bool *body_kick; /* set to true when the exchange moves on; NULL if nobody waits for it */
+
+    bool *init_kick;        /* set to true when pid 1 said something; NULL if nobody waits for it */
+    struct br_buf warnings; /* of the compiler, each NUL-terminated */
+    struct br_buf init_ready;
+    bool init_is_ready;
+    bool progress_new;
+    uint64_t progress_out, progress_err, progress_ms;
+    bool agent_started, sandbox_recorded;
+    bool stopping_sandbox;
+    uint8_t stop_verified;
+    uint32_t stop_status;
+    uint64_t stop_ms;
+    char stop_detail[BR_NAME_MAX];
+};
+
+/* ---- wait.c: waiting ---- */
+
+/* Wait until *done. 0, or a negative code: the stop code of the run, or -BR_E_TIMEOUT after
+ * timeout_us. With `even_if_stopping` only a lost audit, a lost supervisor or the timeout end it.
+ */
+int session_wait(struct session *s, const bool *done, uint64_t timeout_us, bool even_if_stopping);
+/* Note why the run must end (the first reason wins) and wake the wait. */
+void session_stop(struct session *s, int code, const char *fmt, ...) BR_PRINTF(3, 4);
+uint64_t session_expect(struct session *s, struct reply *r);
+void reply_free(struct reply *r);
+
+/* ---- record.c: events; each returns after audit has stored it ---- */
+
+/* Steals `data`. 0 or a negative code, after which the run must end. */
+int session_record(struct session *s, const char *type, const char *actor, json_t *data);
+/* Streamed text of the agent; audit makes bridle.text events of it. */
+int session_text(struct session *s, const char *p, size_t n, bool final);
+int session_record_error(struct session *s, int code, const char *text);
+
+/* ---- peers.c: channels and their tables ---- */
+
+/* Serve the supervision channel until SESSION_START has opened the others. */
+int session_serve(struct session *s, struct br_err *err);
+
+/* ---- turn.c: one model turn ---- */
+
+int session_turn(struct session *s, struct response *out, struct br_err *err);
+void response_free(struct response *r);
+
+/* ---- tools.c: what the model may call ---- */
+
+/* The tools as the adapter wants them: [{name, description, schema}]; new reference. */
+json_t *tools_describe(void);
+/* Check the arguments of a call and say what it would do. -BR_E_UNKNOWN_TOOL or
+ * -BR_E_INVALID_ARGUMENTS with a sentence for the model. */
+int tools_resolve(const char *name, json_t *args, struct effect *out, struct br_err *err);
+int tools_resolve_argv(char *const *argv, uint32_t argc, struct effect *out, struct br_err *err);
+void effect_free(struct effect *e);
+
+/* ---- decide.c: decision, ask ---- */
+
+/* Decide, record, and ask where needed. *permission is the id of the answered ask ("" if none).
+ * 0: go on with *effect allow (or ask, answered allow); -BR_E_DENIED with a sentence. */
+int session_authorize(struct session *s, const char *call_id, const struct effect *e,
+                      enum br_effect *decided, char permission[BR_ID_MAX], struct br_err *err);
+
+/* ---- effect.c: the only way to the sandbox ---- */
+
+/*
+ * Redeem the grant and, only if the ledger accepts it for exactly this call, run the operation in
+ * the sandbox. *output is the result object of bridle-init (new reference) when 0 is returned.
+ */
+int session_effect(struct session *s, const struct br_grant_ref *g, const char *call_id,
+                   const struct effect *e, json_t **output, struct br_err *err);
+
+/* ---- compile.c, launch.c ---- */
+
+int session_compile(struct session *s, struct br_err *err);
+int session_launch(struct session *s, struct br_err *err);
+int session_unlaunch(struct session *s, bool record);
+int session_changes(struct session *s, bool record);
+
+/* ---- agent.c: the three modes ---- */
+
+/* Each runs to the end and says what bridled should be told. */
+struct outcome {
+    int code; /* 0 or a positive enum br_code */
+    int exit_code;
+    char text[BR_ERR_TEXT_MAX];
+};
+void session_run_agent(struct session *s, struct outcome *o);
+void session_run_exec(struct session *s, struct outcome *o);
+void session_run_validate(struct session *s, struct outcome *o);
+
+/* ---- call.c: one tool call from intent to result ---- */
+
+/* Run one call and add its answer to `reply_text` (JSON for the model). 0 to go on, or a negative
+ * code that ends the run. */
+int session_call(struct session *s, const char *call_id, const char *tool, const char *arguments,
+                 char **reply_text);
+int session_call_effect(struct session *s, const char *call_id, struct effect *e, json_t **output,
+                        struct br_err *err);
+
+#endif
