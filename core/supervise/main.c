@@ -1,0 +1,216 @@
+/*
+ * bridled: the supervisor. `bridled --private` serves one verb of one client, whose control channel
+ * it inherits on fd 3, and ends with it; that is how `bridle run` works without a service. It links
+ * no parser of anything but channel messages.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "supervise/supervise_priv.h"
+
+void sup_fail(struct supervisor *s, int code, const char *fmt, ...)
+{
+    s->kick = true;
+    if (s->fail_code)
+        return;
+    va_list ap;
+    va_start(ap, fmt);
+    s->fail_code = code < 0 ? code : -code;
+    s->fail_err.code = (enum br_code)(-s->fail_code);
+    vsnprintf(s->fail_err.text, sizeof(s->fail_err.text), fmt, ap);
+    va_end(ap);
+}
+
+int sup_wait(struct supervisor *s, const bool *done, uint64_t timeout_us, bool even_if_failed)
+{
+    uint64_t deadline = br_now_us() + timeout_us;
+    while (!*done) {
+        if (!even_if_failed && s->fail_code)
+            return s->fail_code;
+        if (!even_if_failed && s->canceled)
+            return br_err_set(&s->fail_err, BR_E_CANCELED, "the run was canceled");
+        s->kick = false;
+        int r = br_loop_run_until(s->loop, &s->kick, deadline, NULL);
+        if (r == -BR_E_TIMEOUT)
+            return r;
+        if (r < 0) {
+            sup_fail(s, r, "the supervisor's loop failed");
+            return r;
+        }
+    }
+    return 0;
+}
+
+void sup_end(struct supervisor *s, int code, int exit_code, const char *text)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_u32(&o.buf, (uint32_t)(code < 0 ? -code : code));
+    br_buf_put_str(&o.buf, text);
+    br_buf_put_u32(&o.buf, (uint32_t)exit_code);
+    (void)br_chan_send(&s->control, BR_MSG_CTL_ENDED, 0, &o, NULL);
+}
+
+/* ---- control ---- */
+
+static int malformed(const struct br_msg *m, struct br_err *err)
+{
+    return br_err_set(err, BR_E_PEER_PROTOCOL, "the client sent a malformed %s",
+                      br_msg_name(m->type));
+}
+
+static int on_run(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ctx;
+    struct request *q = &s->req;
+    (void)c;
+    q->mode = (enum br_run_mode)br_rd_u8(&m->rd);
+    br_rd_str(&m->rd, q->workspace, sizeof(q->workspace));
+    br_rd_str(&m->rd, q->manifest_path, sizeof(q->manifest_path));
+    q->manifest_in_workspace = br_rd_u8(&m->rd);
+    if (br_msg_blob(m, BR_MANIFEST_MAX, &q->manifest, err) < 0)
+        return malformed(m, err);
+    br_rd_str(&m->rd, q->policy_path, sizeof(q->policy_path));
+    if (br_msg_blob(m, BR_POLICY_MAX, &q->policy, err) < 0)
+        return malformed(m, err);
+    br_rd_str(&m->rd, q->config_path, sizeof(q->config_path));
+    if (br_msg_blob(m, BR_CONFIG_MAX, &q->config, err) < 0)
+        return malformed(m, err);
+    br_rd_str(&m->rd, q->model, sizeof(q->model));
+    br_rd_str(&m->rd, q->scenario_path, sizeof(q->scenario_path));
+    if (br_msg_blob(m, BR_MANIFEST_MAX, &q->scenario, err) < 0 ||
+        br_msg_blob(m, BR_GOAL_MAX, &q->goal, err) < 0)
+        return malformed(m, err);
+    q->wall_seconds = br_rd_u32(&m->rd);
+    q->has_terminal = br_rd_u8(&m->rd);
+    uint32_t argc = br_rd_u32(&m->rd);
+    if (argc > BR_EXEC_ARGS_MAX)
+        return malformed(m, err);
+    while (q->argc < argc && (q->argv[q->argc] = br_rd_strdup(&m->rd, BR_PATH_MAX)))
+        q->argc++;
+    if (br_rd_done(&m->rd) < 0 || q->mode < BR_RUN_AGENT || q->mode > BR_RUN_VALIDATE ||
+        q->wall_seconds > BR_RUN_SECONDS_MAX)
+        return malformed(m, err);
+    s->verb = BR_MSG_CTL_RUN;
+    s->asked = s->kick = true;
+    return 0;
+}
+
+static int on_show(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ctx;
+    (void)c;
+    br_rd_str(&m->rd, s->show_run, sizeof(s->show_run));
+    if (br_rd_done(&m->rd) < 0)
+        return malformed(m, err);
+    s->verb = BR_MSG_CTL_SHOW;
+    s->asked = s->kick = true;
+    return 0;
+}
+
+static int on_doctor(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ctx;
+    (void)c, (void)m, (void)err;
+    s->verb = BR_MSG_CTL_DOCTOR;
+    s->asked = s->kick = true;
+    return 0;
+}
+
+static int on_cancel(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ctx;
+    (void)c, (void)m, (void)err;
+    s->canceled = s->kick = true;
+    return 0;
+}
+
+static const struct br_msg_rule control_rules[] = {
+    {BR_MSG_CTL_RUN, BR_PERMIT | BR_ONCE, 40, BR_MSG_MAX, 0, 5, on_run},
+    {BR_MSG_CTL_SHOW, BR_PERMIT | BR_ONCE, 4, BR_NAME_MAX, 0, 0, on_show},
+    {BR_MSG_CTL_DOCTOR, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_doctor},
+    {BR_MSG_CTL_CANCEL, BR_PERMIT, 0, 0, 0, 0, on_cancel},
+};
+
+static int on_control_end(struct br_chan *c, int code, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ctx;
+    if (code != -BR_E_PEER_GONE)
+        sup_fail(s, code, "%s", err ? err->text : "the control channel broke");
+    br_close(&c->fd);
+    s->control_gone = s->canceled = s->asked = s->kick = true;
+    return 0;
+}
+
+/* ---- start ---- */
+
+static int open_bindir(struct br_err *err)
+{
+    char path[BR_PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    char *slash = n > 0 ? memrchr(path, '/', (size_t)n) : NULL;
+    if (!slash)
+        return br_err_errno(err, BR_E_FAILED, "the directory of the programs was not found");
+    *slash = 0;
+    int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return fd >= 0 ? fd : br_err_errno(err, BR_E_FAILED, "'%s' could not be opened", path);
+}
+
+static int serve(struct supervisor *s, struct br_err *err)
+{
+    s->bindir = open_bindir(err);
+    if (s->bindir < 0)
+        return s->bindir;
+    br_chan_init(&s->control, 3, "client", control_rules, BR_ARRAY_LEN(control_rules), s);
+    if (br_loop_watch_chan(s->loop, &s->control, on_control_end, s) < 0)
+        return br_err_set(err, BR_E_INTERNAL, "the control channel could not be watched");
+    int r = sup_wait(s, &s->asked, UINT64_MAX / 2, true);
+    if (r < 0 || s->fail_code) {
+        *err = s->fail_err;
+        sup_end(s, s->fail_code, br_code_exit(s->fail_code), s->fail_err.text);
+        return -BR_E_FAILED;
+    }
+    if (s->verb == BR_MSG_CTL_RUN)
+        run_verb(s);
+    else if (s->verb == BR_MSG_CTL_SHOW)
+        show_verb(s);
+    else if (s->verb == BR_MSG_CTL_DOCTOR)
+        doctor_verb(s);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static struct supervisor s = {
+        .workspace_fd = -1, .store_fd = -1, .init_session_end = -1, .sandbox_pidfd = -1};
+    struct br_err err = {.code = BR_OK};
+    br_log_init("bridled", BR_LOG_WARN);
+    struct stat st;
+    if (argc != 2 || strcmp(argv[1], "--private") != 0 || fstat(3, &st) < 0 ||
+        !S_ISSOCK(st.st_mode)) {
+        fprintf(stderr, "bridled is started by 'bridle'; there is nothing to do by hand\n");
+        return br_code_exit(BR_E_USAGE);
+    }
+    for (int fd = 0; fd < 3; fd++) /* never let a channel become a standard descriptor */
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
+            return 1;
+    br_close_from(4, NULL, 0);
+    (void)fcntl(3, F_SETFD, FD_CLOEXEC);
+    (void)setsid(); /* Ctrl-C goes to the client, which asks for a clean end */
+    signal(SIGPIPE, SIG_IGN);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    prctl(PR_SET_DUMPABLE, 0);
+    umask(077);
+    s.loop = br_loop_new();
+    br_require(s.loop);
+    if (serve(&s, &err) < 0) {
+        br_log(BR_LOG_ERROR, "%s", err.text);
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,282 @@
+/*
+ * Which model a run talks to, and the programs on the way there. The supervisor learns names and
+ * addresses; the credential stays in an environment variable that only bridle-egress is given.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "supervise/supervise_priv.h"
+
+#define CONFIG_TIMEOUT_US (5u * 1000000u)
+#define DEFAULT_TIMEOUT_S 120u
+#define CONNECT_TIMEOUT_S 10u
+#define PROVIDERS_MAX 64u
+#define MODELS_MAX 128u
+#define SCRIPTED_BACKLOG 4
+
+extern const char br_scenario_default[], br_scenario_demo[];
+extern const unsigned br_scenario_default_len, br_scenario_demo_len;
+
+/* ---- choosing ---- */
+
+static int choose_scripted(struct supervisor *s, const char *model, struct br_err *err)
+{
+    static const struct {
+        const char *model, *text;
+        const unsigned *len;
+    } embedded[] = {
+        {"scripted/default", br_scenario_default, &br_scenario_default_len},
+        {"scripted/demo", br_scenario_demo, &br_scenario_demo_len},
+    };
+    struct provider *p = &s->provider;
+    p->scripted = p->streaming = true;
+    p->timeout_s = DEFAULT_TIMEOUT_S;
+    snprintf(p->base_url, sizeof(p->base_url), "http://localhost/v1");
+    snprintf(p->model, sizeof(p->model), "%s", model);
+    if (s->req.scenario.len)
+        return 0;
+    for (size_t i = 0; i < BR_ARRAY_LEN(embedded); i++)
+        if (strcmp(model, embedded[i].model) == 0)
+            return br_buf_put(&s->req.scenario, embedded[i].text, *embedded[i].len);
+    return br_err_set(err, BR_E_NOT_FOUND,
+                      "there is no scripted model '%s'; there are scripted/default and "
+                      "scripted/demo, or give a scenario file with --scenario",
+                      model);
+}
+
+static int run_config(struct supervisor *s, struct br_err *err)
+{
+    int r = program_start(s, P_CONFIG, err);
+    BR_CLEANUP_OUT struct br_out start = BR_OUT_INIT, config = BR_OUT_INIT;
+    struct br_chan *c = &s->programs[P_CONFIG].chan;
+    br_buf_put_u8(&start.buf, BR_SCRIPT_CONFIG);
+    br_buf_put_str(&config.buf, s->req.config_path);
+    br_out_blob(&config, s->req.config.data, s->req.config.len);
+    if (r == 0)
+        r = br_chan_send(c, BR_MSG_SCRIPT_START, 0, &start, err);
+    if (r == 0)
+        r = br_chan_send(c, BR_MSG_SCRIPT_CONFIG, 1, &config, err);
+    if (r == 0)
+        r = sup_wait(s, &s->configured, CONFIG_TIMEOUT_US, false);
+    if (r == -BR_E_TIMEOUT)
+        r = br_err_set(err, BR_E_INVALID_CONFIG,
+                       "'%s' did not finish within %u seconds; nothing was started",
+                       s->req.config_path, CONFIG_TIMEOUT_US / 1000000u);
+    else if (r < 0 && s->fail_code)
+        *err = s->fail_err;
+    else if (r == 0 && s->config_code < 0) {
+        *err = s->config_err;
+        r = s->config_code;
+    }
+    program_stop(s, P_CONFIG, 0);
+    return r;
+}
+
+/* One provider of the reply; true if it is the wanted one and offers the model. */
+static bool read_provider(struct br_rd *r, const char *want, const char *model,
+                          struct provider *out, bool *named)
+{
+    struct provider p = {.scripted = false};
+    char name[BR_NAME_MAX], offered[BR_NAME_MAX];
+    br_rd_str(r, name, sizeof(name));
+    br_rd_str(r, p.base_url, sizeof(p.base_url));
+    br_rd_str(r, p.key_env, sizeof(p.key_env));
+    p.timeout_s = br_rd_u32(r);
+    p.streaming = br_rd_u8(r);
+    uint32_t n = br_rd_u32(r);
+    bool has = n == 0;
+    if (n > MODELS_MAX)
+        r->failed = true;
+    for (uint32_t i = 0; i < n && !r->failed; i++) {
+        br_rd_str(r, offered, sizeof(offered));
+        has |= strcmp(offered, model) == 0;
+    }
+    if (r->failed || strcmp(name, want) != 0)
+        return false;
+    *named = true;
+    snprintf(p.model, sizeof(p.model), "%s/%s", name, model);
+    *out = p;
+    return has;
+}
+
+static int choose_configured(struct supervisor *s, struct br_err *err)
+{
+    struct br_rd r;
+    char fallback[BR_NAME_MAX];
+    br_rd_init(&r, s->config_reply.data, s->config_reply.len);
+    br_rd_str(&r, fallback, sizeof(fallback));
+    const char *want = s->req.model[0] ? s->req.model : fallback;
+    const char *slash = strchr(want, '/');
+    uint32_t n = br_rd_u32(&r);
+    if (r.failed || n > PROVIDERS_MAX)
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "the config script gave a malformed answer");
+    if (!slash || slash == want)
+        return br_err_set(err, BR_E_USAGE,
+                          "name a model as PROVIDER/MODEL, with -m or as default_model in '%s'; "
+                          "'%s' is not one",
+                          s->req.config_path, want);
+    char provider[BR_NAME_MAX];
+    snprintf(provider, sizeof(provider), "%.*s", (int)(slash - want), want);
+    bool found = false, named = false;
+    for (uint32_t i = 0; i < n && !r.failed; i++)
+        found |= read_provider(&r, provider, slash + 1, &s->provider, &named);
+    if (br_rd_done(&r) < 0)
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "the config script gave a malformed answer");
+    if (found)
+        return 0;
+    return br_err_set(err, BR_E_NOT_FOUND,
+                      named ? "the provider of '%s' does not list that model in '%s'; nothing was "
+                              "started"
+                            : "there is no provider for '%s' in '%s'; nothing was started",
+                      want, s->req.config_path);
+}
+
+static int choose_environment(struct supervisor *s, struct br_err *err)
+{
+    struct provider *p = &s->provider;
+    const char *model = s->req.model;
+    if (strncmp(model, "openai/", 7) == 0)
+        model += 7;
+    if (!*model)
+        return br_err_set(err, BR_E_USAGE,
+                          "OPENAI_API_KEY or OPENAI_BASE_URL is set, but no model is named: add "
+                          "-m MODEL");
+    snprintf(p->model, sizeof(p->model), "openai/%s", model);
+    if (getenv("OPENAI_API_KEY"))
+        snprintf(p->key_env, sizeof(p->key_env), "OPENAI_API_KEY");
+    p->streaming = true;
+    p->timeout_s = DEFAULT_TIMEOUT_S;
+    return 0;
+}
+
+int provider_choose(struct supervisor *s, struct br_err *err)
+{
+    const char *model = s->req.model;
+    if (s->req.mode != BR_RUN_AGENT) {
+        snprintf(s->provider.model, sizeof(s->provider.model), "none");
+        return 0;
+    }
+    if (s->req.scenario.len && strncmp(model, "scripted/", 9) != 0)
+        return choose_scripted(s, "scripted/custom", err);
+    if (strncmp(model, "scripted/", 9) == 0)
+        return choose_scripted(s, model, err);
+    if (s->req.config.len) {
+        int r = run_config(s, err);
+        return r < 0 ? r : choose_configured(s, err);
+    }
+    if (getenv("OPENAI_API_KEY") || getenv("OPENAI_BASE_URL"))
+        return choose_environment(s, err);
+    if (*model)
+        return br_err_set(err, BR_E_NOT_FOUND,
+                          "no provider is configured for the model '%s'; nothing was started. "
+                          "Write a bridle.lua, or set OPENAI_API_KEY or OPENAI_BASE_URL",
+                          model);
+    return choose_scripted(s, "scripted/default", err);
+}
+
+/* ---- starting ---- */
+
+static int scripted_socket(struct supervisor *s, struct sockaddr_un *sa, struct br_err *err)
+{
+    snprintf(s->socket_dir, sizeof(s->socket_dir), "/tmp/bridle-XXXXXX");
+    if (!mkdtemp(s->socket_dir)) {
+        s->socket_dir[0] = 0;
+        return br_err_errno(err, BR_E_IO, "no private directory below '/tmp'");
+    }
+    *sa = (struct sockaddr_un){.sun_family = AF_UNIX};
+    snprintf(sa->sun_path, sizeof(sa->sun_path), "%s/provider.sock", s->socket_dir);
+    BR_CLEANUP_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    uid_t uid = program_uid(P_EGRESS);
+    mode_t old = umask(0177);
+    int r = fd >= 0 ? bind(fd, (struct sockaddr *)sa, sizeof(*sa)) : -1;
+    umask(old);
+    /* only egress may connect; with the directory merely searchable nobody else finds it */
+    if (r < 0 || listen(fd, SCRIPTED_BACKLOG) < 0 ||
+        (geteuid() == 0 && (chown(sa->sun_path, uid, uid) < 0 || chmod(s->socket_dir, 0711) < 0)))
+        return br_err_errno(err, BR_E_IO, "the socket of the scripted provider could not be made");
+    return br_steal_fd(&fd);
+}
+
+void provider_clean(struct supervisor *s)
+{
+    char path[sizeof(s->socket_dir) + 16];
+    if (!s->socket_dir[0])
+        return;
+    snprintf(path, sizeof(path), "%s/provider.sock", s->socket_dir);
+    (void)unlink(path);
+    (void)rmdir(s->socket_dir);
+    s->socket_dir[0] = 0;
+}
+
+static int start_scripted(struct supervisor *s, struct sockaddr_un *sa, struct br_err *err)
+{
+    BR_CLEANUP_FD int sock = scripted_socket(s, sa, err);
+    if (sock < 0)
+        return sock;
+    int r = program_start(s, P_SCRIPTED, err);
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_out_blob(&o, s->req.scenario.data, s->req.scenario.len);
+    br_out_fd(&o, br_steal_fd(&sock), true);
+    return r < 0 ? r
+                 : br_chan_send(&s->programs[P_SCRIPTED].chan, BR_MSG_SCRIPTED_START, 0, &o, err);
+}
+
+static int start_egress(struct supervisor *s, const char *socket_path, int broker, int audit,
+                        struct br_err *err)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    uint32_t t = s->provider.timeout_s ? s->provider.timeout_s : DEFAULT_TIMEOUT_S;
+    br_buf_put_str(&o.buf, s->provider.base_url);
+    br_buf_put_str(&o.buf, s->provider.key_env);
+    br_buf_put_str(&o.buf, socket_path);
+    br_buf_put_u32(&o.buf, t < CONNECT_TIMEOUT_S ? t : CONNECT_TIMEOUT_S);
+    br_buf_put_u32(&o.buf, t);
+    br_buf_put_u32(&o.buf, t);
+    br_buf_put_u32(&o.buf, 5 * t);
+    br_out_fd(&o, broker, true);
+    br_out_fd(&o, audit, true);
+    int r = program_start(s, P_EGRESS, err);
+    return r < 0 ? r : br_chan_send(&s->programs[P_EGRESS].chan, BR_MSG_EGRESS_START, 0, &o, err);
+}
+
+static int start_broker(struct supervisor *s, int session, int egress, struct br_err *err)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    const struct br_lease lease = {
+        .max_requests = BR_STEPS_MAX,
+        .max_request_bytes = 1ull << 30,
+        .max_response_bytes = 1ull << 30,
+        .max_tokens = BR_MODEL_TOKENS_MAX,
+        .seconds = s->req.wall_seconds ? s->req.wall_seconds : br_limits_default.wall_seconds,
+    };
+    br_buf_put_str(&o.buf, s->run_id);
+    br_buf_put_str(&o.buf, strchr(s->provider.model, '/') + 1);
+    br_buf_put_str(&o.buf, "/chat/completions");
+    br_lease_put(&o.buf, &lease);
+    br_out_fd(&o, session, true);
+    br_out_fd(&o, egress, true);
+    int r = program_start(s, P_BROKER, err);
+    return r < 0 ? r : br_chan_send(&s->programs[P_BROKER].chan, BR_MSG_BROKER_START, 0, &o, err);
+}
+
+int provider_start(struct supervisor *s, int session_fd, int audit_fd, struct br_err *err)
+{
+    BR_CLEANUP_FD int session = session_fd, audit = audit_fd;
+    struct sockaddr_un sa = {.sun_family = AF_UNIX};
+    int ends[2];
+    if (s->provider.scripted) {
+        int r = start_scripted(s, &sa, err);
+        if (r < 0)
+            return r;
+    }
+    if (br_chan_pair(ends) < 0)
+        return br_err_errno(err, BR_E_IO, "no channel between broker and egress");
+    BR_CLEANUP_FD int broker_end = ends[0], egress_end = ends[1];
+    int r = start_egress(s, sa.sun_path, br_steal_fd(&egress_end), br_steal_fd(&audit), err);
+    return r < 0 ? r : start_broker(s, br_steal_fd(&session), br_steal_fd(&broker_end), err);
+}

@@ -1,0 +1,293 @@
+/*
+ * What each program may say to the supervisor: one permit table per role. Everything else ends the
+ * program that said it and fails the run.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "supervise/supervise_priv.h"
+
+static int malformed(struct br_chan *c, const struct br_msg *m, struct br_err *err)
+{
+    return br_err_set(err, BR_E_PEER_PROTOCOL, "'%s' sent a malformed %s", c->peer,
+                      br_msg_name(m->type));
+}
+
+static int on_ready(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct program *p = ctx;
+    char name[64], text[BR_ERR_TEXT_MAX];
+    br_rd_str(&m->rd, name, sizeof(name));
+    br_rd_str(&m->rd, text, sizeof(text));
+    if (br_rd_done(&m->rd) < 0)
+        return malformed(c, m, err);
+    if (strcmp(name, "OK") != 0) {
+        int code = BR_E_FAILED;
+        for (int k = 1; k < BR_CODE_COUNT_; k++)
+            if (strcmp(br_code_name(k), name) == 0)
+                code = k;
+        sup_fail(p->sup, code, "%s", text);
+    }
+    p->ready = p->sup->kick = true;
+    return 0;
+}
+
+/* ---- audit ---- */
+
+static int on_audit_closed(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct program *p = ctx;
+    struct supervisor *s = p->sup;
+    uint32_t code = br_rd_u32(&m->rd);
+    br_rd_str(&m->rd, s->audit_text, sizeof(s->audit_text));
+    br_rd_str(&m->rd, s->audit_status, sizeof(s->audit_status));
+    if (br_rd_done(&m->rd) < 0 || code >= BR_CODE_COUNT_)
+        return malformed(c, m, err);
+    s->audit_code = -(int)code;
+    s->audit_closed = s->kick = true;
+    return 0;
+}
+
+static const struct br_msg_rule audit_rules[] = {
+    {BR_MSG_AUDIT_READY, BR_PERMIT | BR_ONCE, 8, 4096, 0, 0, on_ready},
+    {BR_MSG_AUDIT_CLOSED, BR_PERMIT | BR_ONCE, 12, 4096, 0, 0, on_audit_closed},
+};
+
+/* ---- session ---- */
+
+/* Session asks, launch is told; the session sees nothing of how. */
+static int launch_plan(struct supervisor *s, struct br_plan *plan, struct br_err *err)
+{
+    int ends[2];
+    struct program *l = &s->programs[P_LAUNCH];
+    int r = br_limits_check(&plan->limits, err);
+    if (r == 0)
+        r = program_owner(l, plan->owner, err);
+    if (r < 0)
+        return r;
+    snprintf(plan->run_id, sizeof(plan->run_id), "%s", s->run_id);
+    if (br_chan_pair(ends) < 0)
+        return br_err_errno(err, BR_E_IO, "no channel for the sandbox");
+    s->init_session_end = ends[0];
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_plan_put(&o.buf, plan);
+    br_out_fd(&o, s->workspace_fd, false);
+    br_out_fd(&o, ends[1], true);
+    br_chan_permit(&l->chan, BR_MSG_LAUNCH_STARTED);
+    br_chan_permit(&l->chan, BR_MSG_LAUNCH_REFUSED);
+    return br_chan_send(&l->chan, BR_MSG_LAUNCH_PLAN, 0, &o, err);
+}
+
+static void refuse_launch(struct supervisor *s, int code, const char *text)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_u32(&o.buf, (uint32_t)(code < 0 ? -code : code));
+    br_buf_put_str(&o.buf, text);
+    br_close(&s->init_session_end);
+    s->sandbox = SANDBOX_NONE;
+    s->sandbox_over = s->kick = true;
+    (void)br_chan_send(&s->programs[P_SESSION].chan, BR_MSG_SUP_REFUSED, 0, &o, NULL);
+}
+
+static int on_sup_launch(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ((struct program *)ctx)->sup;
+    struct br_plan plan = {.nallowed = 0};
+    BR_CLEANUP_BUF struct br_buf hash = BR_BUF_INIT(32);
+    br_allowed_get(&m->rd, &plan);
+    br_limits_get(&m->rd, &plan.limits);
+    int r = br_msg_blob(m, sizeof(plan.table_sha256), &hash, err);
+    if (r == 0 && (br_rd_done(&m->rd) < 0 || hash.len != sizeof(plan.table_sha256) ||
+                   s->sandbox != SANDBOX_NONE))
+        r = malformed(c, m, err);
+    if (r == 0) {
+        struct br_err why = {.code = BR_OK};
+        memcpy(plan.table_sha256, hash.data, hash.len);
+        s->sandbox = SANDBOX_ASKED;
+        s->sandbox_over = false;
+        int k = program_running(s, P_LAUNCH)
+                    ? launch_plan(s, &plan, &why)
+                    : br_err_set(&why, BR_E_PROGRAM_DIED, "the launcher has gone");
+        if (k < 0)
+            refuse_launch(s, k, why.text);
+    }
+    br_plan_free(&plan);
+    return r;
+}
+
+static int on_sup_stop(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ((struct program *)ctx)->sup;
+    (void)c, (void)m, (void)err;
+    if (s->sandbox == SANDBOX_UP)
+        (void)br_chan_send(&s->programs[P_LAUNCH].chan, BR_MSG_LAUNCH_KILL, 0, NULL, NULL);
+    return 0;
+}
+
+static int on_session_done(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ((struct program *)ctx)->sup;
+    uint32_t code = br_rd_u32(&m->rd), exit_code = br_rd_u32(&m->rd);
+    br_rd_str(&m->rd, s->session_text, sizeof(s->session_text));
+    if (br_rd_done(&m->rd) < 0 || code >= BR_CODE_COUNT_ || exit_code > 255)
+        return malformed(c, m, err);
+    s->session_code = (int)code;
+    s->session_exit = (int)exit_code;
+    s->session_done = s->kick = true;
+    s->programs[P_SESSION].expected = true;
+    return 0;
+}
+
+static const struct br_msg_rule session_rules[] = {
+    {BR_MSG_ROLE_READY, BR_PERMIT | BR_ONCE, 8, 4096, 0, 0, on_ready},
+    {BR_MSG_SUP_LAUNCH, BR_PERMIT | BR_ONCE, 60, BR_MSG_MAX, 0, 1, on_sup_launch},
+    {BR_MSG_SUP_STOP, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_sup_stop},
+    {BR_MSG_SESSION_DONE, BR_PERMIT | BR_ONCE, 12, 4096, 0, 0, on_session_done},
+};
+
+/* ---- launch ---- */
+
+static int on_started(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ((struct program *)ctx)->sup;
+    char name[BR_NAME_MAX], image[BR_NAME_MAX], network[16];
+    BR_CLEANUP_BUF struct br_buf receipt = BR_BUF_INIT(BR_EVENT_MAX);
+    br_rd_str(&m->rd, name, sizeof(name));
+    uint32_t mounts = br_rd_u32(&m->rd);
+    br_rd_str(&m->rd, image, sizeof(image));
+    br_rd_str(&m->rd, network, sizeof(network));
+    int r = br_msg_blob(m, BR_EVENT_MAX, &receipt, err);
+    if (r < 0 || br_rd_done(&m->rd) < 0 || s->sandbox != SANDBOX_ASKED)
+        return malformed(c, m, err);
+    br_close(&s->sandbox_pidfd);
+    s->sandbox_pidfd = br_msg_take_fd(m);
+    s->sandbox = SANDBOX_UP;
+    br_chan_forbid(c, BR_MSG_LAUNCH_STARTED);
+    br_chan_forbid(c, BR_MSG_LAUNCH_REFUSED);
+    br_chan_permit(c, BR_MSG_LAUNCH_STOPPED);
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_str(&o.buf, name);
+    br_buf_put_str(&o.buf, image);
+    br_buf_put_str(&o.buf, network);
+    br_buf_put_u32(&o.buf, mounts);
+    br_out_blob(&o, receipt.data, receipt.len);
+    br_out_fd(&o, br_steal_fd(&s->init_session_end), true);
+    (void)br_chan_send(&s->programs[P_SESSION].chan, BR_MSG_SUP_LAUNCHED, 0, &o, NULL);
+    return 0;
+}
+
+static int on_refused(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ((struct program *)ctx)->sup;
+    char text[BR_ERR_TEXT_MAX];
+    uint32_t code = br_rd_u32(&m->rd);
+    br_rd_str(&m->rd, text, sizeof(text));
+    if (br_rd_done(&m->rd) < 0 || code == 0 || code >= BR_CODE_COUNT_ ||
+        s->sandbox != SANDBOX_ASKED)
+        return malformed(c, m, err);
+    br_chan_forbid(c, BR_MSG_LAUNCH_STARTED);
+    br_chan_forbid(c, BR_MSG_LAUNCH_REFUSED);
+    refuse_launch(s, (int)code, text);
+    return 0;
+}
+
+static int on_stopped(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ((struct program *)ctx)->sup;
+    uint8_t verified = br_rd_u8(&m->rd);
+    s->sandbox_status = br_rd_u32(&m->rd);
+    s->sandbox_ms = br_rd_u64(&m->rd);
+    br_rd_str(&m->rd, s->sandbox_detail, sizeof(s->sandbox_detail));
+    if (br_rd_done(&m->rd) < 0 || s->sandbox != SANDBOX_UP)
+        return malformed(c, m, err);
+    s->sandbox = verified ? SANDBOX_GONE : SANDBOX_UNVERIFIED;
+    s->sandbox_over = s->kick = true;
+    br_chan_forbid(c, BR_MSG_LAUNCH_STOPPED);
+    br_close(&s->sandbox_pidfd);
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_u8(&o.buf, verified);
+    br_buf_put_u32(&o.buf, s->sandbox_status);
+    br_buf_put_u64(&o.buf, s->sandbox_ms);
+    br_buf_put_str(&o.buf, s->sandbox_detail);
+    (void)br_chan_send(&s->programs[P_SESSION].chan, BR_MSG_SUP_STOPPED, 0, &o, NULL);
+    return 0;
+}
+
+static int on_probed(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ((struct program *)ctx)->sup;
+    s->nprobes = br_probes_get(&m->rd, s->probes, BR_PROBES_MAX);
+    if (br_rd_done(&m->rd) < 0)
+        return malformed(c, m, err);
+    s->probed = s->kick = true;
+    return 0;
+}
+
+static const struct br_msg_rule launch_rules[] = {
+    {BR_MSG_ROLE_READY, BR_PERMIT | BR_ONCE, 8, 4096, 0, 0, on_ready},
+    {BR_MSG_LAUNCH_STARTED, 0, 16, BR_MSG_MAX, 1, 2, on_started},
+    {BR_MSG_LAUNCH_REFUSED, 0, 8, 4096, 0, 0, on_refused},
+    {BR_MSG_LAUNCH_STOPPED, 0, 17, 4096, 0, 0, on_stopped},
+    {BR_MSG_LAUNCH_PROBED, BR_PERMIT, 4, BR_MSG_MAX, 0, 0, on_probed},
+};
+
+/* ---- scripts ---- */
+
+static int on_configured(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ((struct program *)ctx)->sup;
+    (void)c, (void)err;
+    br_buf_init(&s->config_reply, BR_MSG_MAX);
+    br_buf_put(&s->config_reply, m->rd.p, m->rd.len);
+    s->configured = s->kick = true;
+    return 0;
+}
+
+static int on_config_failed(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ((struct program *)ctx)->sup;
+    char file[BR_PATH_MAX];
+    uint32_t code = br_rd_u32(&m->rd);
+    br_rd_str(&m->rd, s->config_err.text, sizeof(s->config_err.text));
+    br_rd_str(&m->rd, file, sizeof(file));
+    (void)br_rd_u32(&m->rd);
+    if (br_rd_done(&m->rd) < 0 || code == 0 || code >= BR_CODE_COUNT_)
+        return malformed(c, m, err);
+    s->config_err.code = (enum br_code)code;
+    s->config_code = -(int)code;
+    s->configured = s->kick = true;
+    return 0;
+}
+
+static const struct br_msg_rule script_rules[] = {
+    {BR_MSG_ROLE_READY, BR_PERMIT | BR_ONCE, 8, 4096, 0, 0, on_ready},
+};
+
+static const struct br_msg_rule config_rules[] = {
+    {BR_MSG_ROLE_READY, BR_PERMIT | BR_ONCE, 8, 4096, 0, 0, on_ready},
+    {BR_MSG_SCRIPT_CONFIGURED, BR_PERMIT | BR_ONCE, 8, BR_MSG_MAX, 0, 0, on_configured},
+    {BR_MSG_SCRIPT_FAILED, BR_PERMIT | BR_ONCE, 16, 8192, 0, 0, on_config_failed},
+};
+
+const struct br_msg_rule *role_rules(enum program_id id, unsigned *n)
+{
+    switch (id) {
+    case P_AUDIT:
+        *n = BR_ARRAY_LEN(audit_rules);
+        return audit_rules;
+    case P_SESSION:
+        *n = BR_ARRAY_LEN(session_rules);
+        return session_rules;
+    case P_LAUNCH:
+        *n = BR_ARRAY_LEN(launch_rules);
+        return launch_rules;
+    case P_CONFIG:
+        *n = BR_ARRAY_LEN(config_rules);
+        return config_rules;
+    default:
+        *n = BR_ARRAY_LEN(script_rules);
+        return script_rules;
+    }
+}

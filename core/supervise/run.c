@@ -1,0 +1,354 @@
+/*
+ * One run from request to verified end. The order matters: the store is open before anything is
+ * recorded, the client has its channels before the session may ask, and nothing is called over
+ * before the sandbox is gone and the record is closed.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "supervise/supervise_priv.h"
+
+#define START_TIMEOUT_US (15u * 1000000u)
+#define GRACE_US (15u * 1000000u)
+#define EXIT_GRACE_US (300u * 1000u)
+#define WALL_GRACE_S 20u
+
+static int wait_ready(struct supervisor *s, enum program_id id, uint64_t timeout,
+                      struct br_err *err)
+{
+    int r = sup_wait(s, &s->programs[id].ready, timeout, false);
+    if (r == -BR_E_TIMEOUT)
+        return br_err_set(err, BR_E_TIMEOUT, "the %s did not start in time", program_name(id));
+    if (r < 0)
+        *err = s->fail_err;
+    return r;
+}
+
+int audit_start(struct supervisor *s, uint8_t mode, int session_fd, int client_fd, int egress_fd,
+                struct br_err *err)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    char owner[128] = "";
+    uint8_t flags = (session_fd >= 0 ? 1 : 0) | (client_fd >= 0 ? 2 : 0) | (egress_fd >= 0 ? 4 : 0);
+    br_out_fd(&o, s->store_fd, false);
+    const int peers[] = {session_fd, client_fd, egress_fd};
+    for (size_t i = 0; i < BR_ARRAY_LEN(peers); i++)
+        if (peers[i] >= 0)
+            br_out_fd(&o, peers[i], true);
+    int r = program_start(s, P_AUDIT, err);
+    if (r == 0)
+        r = program_owner(&s->programs[P_AUDIT], owner, err);
+    if (r < 0)
+        return r;
+    s->audit_closed = false;
+    br_buf_put_u8(&o.buf, mode);
+    br_buf_put_u8(&o.buf, flags);
+    br_buf_put_str(&o.buf, mode == 1 ? s->show_run : mode == 2 ? "" : s->run_id);
+    br_buf_put_u64(&o.buf, s->started_us);
+    br_buf_put_str(&o.buf, s->req.workspace);
+    br_buf_put_str(&o.buf, s->provider.model);
+    BR_CLEANUP_BUF struct br_buf goal = BR_BUF_INIT(BR_GOAL_MAX);
+    size_t n = s->req.goal.len > BR_PATH_MAX / 2 ? BR_PATH_MAX / 2 : s->req.goal.len;
+    br_buf_put(&goal, s->req.goal.data, br_utf8_floor(s->req.goal.data, n));
+    br_buf_put_str(&o.buf, goal.len ? br_buf_cstr(&goal) : "");
+    br_buf_put_str(&o.buf, owner);
+    r = br_chan_send(&s->programs[P_AUDIT].chan, BR_MSG_AUDIT_START, 0, &o, err);
+    return r < 0 ? r : wait_ready(s, P_AUDIT, START_TIMEOUT_US, err);
+}
+
+/* Close the records that dead owners left. Failure is told, but does not stop a new run: the store
+ * itself is opened and checked again right after. */
+static void recover(struct supervisor *s)
+{
+    struct br_err err = {.code = BR_OK};
+    s->programs[P_AUDIT].expected = true;
+    int r = audit_start(s, 2, -1, -1, -1, &err);
+    s->programs[P_AUDIT].expected = true;
+    if (r == 0)
+        r = sup_wait(s, &s->audit_closed, START_TIMEOUT_US, true);
+    if (r < 0 && !s->fail_code)
+        sup_fail(s, err.code ? (int)err.code : r, "%s",
+                 err.code ? err.text : "the store could not be checked");
+    program_stop(s, P_AUDIT, EXIT_GRACE_US);
+}
+
+static int start_script(struct supervisor *s, enum program_id id, uint8_t purpose, int fd,
+                        struct br_err *err)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_u8(&o.buf, purpose);
+    br_out_fd(&o, fd, true);
+    int r = program_start(s, id, err);
+    return r < 0 ? r : br_chan_send(&s->programs[id].chan, BR_MSG_SCRIPT_START, 0, &o, err);
+}
+
+/* The two ends of every channel between peers of a run. */
+struct links {
+    int client[2], audit_client[2], audit_session[2], policy[2], adapter[2], broker[2], secret[2];
+};
+
+static int links_open(struct links *l, struct br_err *err)
+{
+    int *pairs[] = {l->client,  l->audit_client, l->audit_session, l->policy,
+                    l->adapter, l->broker,       l->secret};
+    for (size_t i = 0; i < BR_ARRAY_LEN(pairs); i++)
+        pairs[i][0] = pairs[i][1] = -1;
+    for (size_t i = 0; i < BR_ARRAY_LEN(pairs); i++)
+        if (br_chan_pair(pairs[i]) < 0)
+            return br_err_errno(err, BR_E_IO, "no channels for a run");
+    return 0;
+}
+
+static void links_close(struct links *l)
+{
+    int *all = (int *)l;
+    for (size_t i = 0; i < sizeof(*l) / sizeof(int); i++)
+        br_close(&all[i]);
+}
+
+static int tell_started(struct supervisor *s, struct links *l, struct br_err *err)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_str(&o.buf, s->run_id);
+    br_buf_put_str(&o.buf, s->provider.model);
+    br_buf_put_u8(&o.buf, s->provider.scripted);
+    br_out_fd(&o, br_steal_fd(&l->client[0]), true);
+    if (s->req.mode != BR_RUN_VALIDATE)
+        br_out_fd(&o, br_steal_fd(&l->audit_client[0]), true);
+    return br_chan_send(&s->control, BR_MSG_CTL_STARTED, 0, &o, err);
+}
+
+static int start_session(struct supervisor *s, struct links *l, struct br_err *err)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    const struct request *q = &s->req;
+    char *defaults[BR_ALLOWED_PATHS_MAX];
+    uint32_t ndefaults = 0;
+    if (q->mode == BR_RUN_AGENT && q->manifest.len == 0)
+        ndefaults = workspace_defaults(s, defaults);
+    br_buf_put_str(&o.buf, s->run_id);
+    br_buf_put_u8(&o.buf, (uint8_t)q->mode);
+    br_buf_put_u8(&o.buf, q->manifest_in_workspace);
+    br_buf_put_str(&o.buf, q->workspace);
+    br_buf_put_str(&o.buf, q->manifest_path);
+    br_out_blob(&o, q->manifest.data, q->manifest.len);
+    br_buf_put_str(&o.buf, q->policy_path);
+    br_out_blob(&o, q->policy.data, q->policy.len);
+    br_buf_put_str(&o.buf, s->provider.model);
+    br_buf_put_u8(&o.buf, s->provider.scripted);
+    br_buf_put_u8(&o.buf, q->has_terminal);
+    br_buf_put_u8(&o.buf, s->provider.streaming);
+    br_buf_put_u32(&o.buf, q->wall_seconds);
+    br_out_blob(&o, q->goal.data, q->goal.len);
+    br_allowed_put(&o.buf, (char *const *)q->argv, q->argc);
+    br_allowed_put(&o.buf, defaults, ndefaults);
+    for (uint32_t i = 0; i < ndefaults; i++)
+        free(defaults[i]);
+    br_out_fd(&o, br_steal_fd(&l->client[1]), true);
+    if (q->mode != BR_RUN_VALIDATE)
+        br_out_fd(&o, br_steal_fd(&l->audit_session[1]), true);
+    br_out_fd(&o, br_steal_fd(&l->policy[1]), true);
+    if (q->mode == BR_RUN_AGENT) {
+        br_out_fd(&o, br_steal_fd(&l->adapter[1]), true);
+        br_out_fd(&o, br_steal_fd(&l->broker[1]), true);
+    }
+    int r = program_start(s, P_SESSION, err);
+    if (r == 0)
+        r = br_chan_send(&s->programs[P_SESSION].chan, BR_MSG_SESSION_START, 0, &o, err);
+    s->session_started = r == 0;
+    return r;
+}
+
+static int start_all(struct supervisor *s, struct links *l, struct br_err *err)
+{
+    bool agent = s->req.mode == BR_RUN_AGENT, record = s->req.mode != BR_RUN_VALIDATE;
+    int r = 0;
+    if (record) /* it prepares itself while the others start */
+        r = program_start(s, P_LAUNCH, err);
+    if (r == 0 && record)
+        r = audit_start(s, 0, br_steal_fd(&l->audit_session[0]), br_steal_fd(&l->audit_client[1]),
+                        agent ? br_steal_fd(&l->secret[0]) : -1, err);
+    if (r == 0)
+        r = start_script(s, P_POLICY, BR_SCRIPT_POLICY, br_steal_fd(&l->policy[0]), err);
+    if (r == 0 && agent)
+        r = start_script(s, P_ADAPTER, BR_SCRIPT_ADAPTER, br_steal_fd(&l->adapter[0]), err);
+    if (r == 0 && agent)
+        r = provider_start(s, br_steal_fd(&l->broker[0]), br_steal_fd(&l->secret[1]), err);
+    if (r == 0)
+        r = tell_started(s, l, err);
+    if (r == 0)
+        r = start_session(s, l, err);
+    return r;
+}
+
+/* Ask the session to end cleanly; it denies what is asked, stops the sandbox, closes the record. */
+static void cancel_session(struct supervisor *s, int code, const char *why)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_u32(&o.buf, (uint32_t)code);
+    br_buf_put_str(&o.buf, why);
+    (void)br_chan_send(&s->programs[P_SESSION].chan, BR_MSG_SESSION_CANCEL, 0, &o, NULL);
+}
+
+static void follow_session(struct supervisor *s)
+{
+    uint32_t wall = s->req.wall_seconds ? s->req.wall_seconds : br_limits_default.wall_seconds;
+    uint64_t deadline = br_now_us() + (uint64_t)(wall + WALL_GRACE_S) * 1000000u;
+    bool told = false;
+    while (!s->session_done && !s->fail_code) {
+        uint64_t now = br_now_us();
+        if (s->canceled && !told) {
+            cancel_session(s, BR_E_CANCELED,
+                           s->control_gone ? "the client has gone"
+                                           : "the operator canceled the run");
+            told = true;
+            if (deadline > now + GRACE_US)
+                deadline = now + GRACE_US;
+        }
+        if (now >= deadline) {
+            sup_fail(s, told ? BR_E_CANCELED : BR_E_TIMEOUT,
+                     told ? "the session did not end in time after it was canceled"
+                          : "the run went %u seconds over its time limit",
+                     WALL_GRACE_S);
+            break;
+        }
+        s->kick = false;
+        (void)br_loop_run_until(s->loop, &s->kick, deadline, NULL);
+    }
+}
+
+/* The sandbox must be gone before anything is called over. */
+static void end_sandbox(struct supervisor *s)
+{
+    if (s->sandbox == SANDBOX_ASKED && program_running(s, P_LAUNCH)) {
+        bool never = false; /* a launch under way ends in STARTED or REFUSED */
+        for (int i = 0; i < 20 && s->sandbox == SANDBOX_ASKED; i++)
+            (void)sup_wait(s, &never, 100000, true);
+    }
+    if (s->sandbox == SANDBOX_UP && program_running(s, P_LAUNCH)) {
+        (void)br_chan_send(&s->programs[P_LAUNCH].chan, BR_MSG_LAUNCH_KILL, 0, NULL, NULL);
+        (void)sup_wait(s, &s->sandbox_over, GRACE_US, true);
+    }
+    if (s->sandbox_pidfd >= 0) { /* the launcher is lost: pid 1 takes the whole namespace along */
+        (void)syscall(SYS_pidfd_send_signal, s->sandbox_pidfd, SIGKILL, NULL, 0);
+        struct pollfd p = {.fd = s->sandbox_pidfd, .events = POLLIN};
+        bool gone = poll(&p, 1, 10000) == 1;
+        br_close(&s->sandbox_pidfd);
+        if (s->sandbox == SANDBOX_UP) {
+            s->sandbox = SANDBOX_UNVERIFIED;
+            snprintf(s->sandbox_detail, sizeof(s->sandbox_detail),
+                     gone ? "the launcher ended before it verified the cleanup"
+                          : "pid 1 of the sandbox did not end");
+        }
+    }
+    br_close(&s->init_session_end);
+}
+
+/* A launcher that died may have left a cgroup behind; the next one sweeps it at its start. */
+static void sweep(struct supervisor *s)
+{
+    struct br_err err;
+    bool died = s->programs[P_LAUNCH].ended;
+    program_stop(s, P_LAUNCH, GRACE_US);
+    if (!died || s->sandbox == SANDBOX_NONE)
+        return;
+    if (program_start(s, P_LAUNCH, &err) == 0) {
+        s->programs[P_LAUNCH].expected = true;
+        (void)sup_wait(s, &s->programs[P_LAUNCH].ready, GRACE_US, true);
+        program_stop(s, P_LAUNCH, GRACE_US);
+    }
+}
+
+static void close_record(struct supervisor *s)
+{
+    static const char *const statuses[] = {"completed", "failed", "canceled", "budget_exceeded"};
+    int code = s->fail_code ? -s->fail_code : s->session_code;
+    unsigned i = code == 0 ? 0 : code == BR_E_CANCELED ? 2 : code == BR_E_BUDGET_EXCEEDED ? 3 : 1;
+    if (!program_running(s, P_AUDIT)) {
+        program_stop(s, P_AUDIT, 0);
+        struct br_err err; /* a fresh audit closes what the dead one left open */
+        if (s->store_fd >= 0 && audit_start(s, 2, -1, -1, -1, &err) == 0)
+            (void)sup_wait(s, &s->audit_closed, START_TIMEOUT_US, true);
+        program_stop(s, P_AUDIT, EXIT_GRACE_US);
+        return;
+    }
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_u32(&o.buf, (uint32_t)code);
+    br_buf_put_str(&o.buf, statuses[i]);
+    br_buf_put_str(&o.buf, s->fail_code ? s->fail_err.text : s->session_text);
+    br_buf_put_u8(&o.buf, s->sandbox == SANDBOX_NONE ? 0 : s->sandbox == SANDBOX_GONE ? 1 : 2);
+    br_buf_put_u32(&o.buf, s->sandbox_status);
+    br_buf_put_u64(&o.buf, s->sandbox_ms);
+    s->programs[P_AUDIT].expected = true;
+    if (br_chan_send(&s->programs[P_AUDIT].chan, BR_MSG_AUDIT_CLOSE, 0, &o, NULL) == 0)
+        (void)sup_wait(s, &s->audit_closed, START_TIMEOUT_US, true);
+    if (s->audit_closed && s->audit_code < 0)
+        sup_fail(s, s->audit_code, "%s", s->audit_text);
+    else if (!s->audit_closed)
+        sup_fail(s, BR_E_STORE_FAILED, "the record could not be closed");
+    program_stop(s, P_AUDIT, EXIT_GRACE_US);
+}
+
+static void finish(struct supervisor *s)
+{
+    static const enum program_id quiet[] = {P_SESSION, P_ADAPTER, P_POLICY,
+                                            P_BROKER,  P_EGRESS,  P_SCRIPTED};
+    for (enum program_id id = 0; id < P_COUNT; id++)
+        s->programs[id].expected = true;
+    if (!s->session_done && program_running(s, P_SESSION)) {
+        /* whatever failed, the session may still write the end of the record itself */
+        cancel_session(s, s->fail_code ? -s->fail_code : BR_E_CANCELED,
+                       s->fail_code ? s->fail_err.text : "the run ends");
+        (void)sup_wait(s, &s->session_done, GRACE_US, true);
+    }
+    end_sandbox(s);
+    for (size_t i = 0; i < BR_ARRAY_LEN(quiet); i++)
+        program_stop(s, quiet[i], 0);
+    sweep(s);
+    if (s->req.mode != BR_RUN_VALIDATE)
+        close_record(s);
+    provider_clean(s);
+}
+
+void run_verb(struct supervisor *s)
+{
+    struct br_err err = {.code = BR_OK};
+    struct links l;
+    int r = links_open(&l, &err);
+    s->started_us = br_now_wall_us();
+    br_id_make(s->run_id, "run");
+    if (r == 0 && s->req.mode != BR_RUN_VALIDATE)
+        r = workspace_open(s, &err);
+    if (r == 0 && s->req.mode != BR_RUN_VALIDATE)
+        r = store_open(s, &err);
+    if (r == 0)
+        r = provider_choose(s, &err);
+    if (r == 0 && s->req.mode != BR_RUN_VALIDATE) {
+        recover(s);
+        if (s->fail_code) {
+            r = s->fail_code;
+            err = s->fail_err;
+        }
+    }
+    if (r < 0) {
+        links_close(&l);
+        sup_end(s, -r, br_code_exit(r), err.text);
+        return;
+    }
+    r = start_all(s, &l, &err);
+    links_close(&l);
+    if (r < 0)
+        sup_fail(s, r, "%s", err.text);
+    else
+        follow_session(s);
+    finish(s);
+    if (s->fail_code)
+        sup_end(s, -s->fail_code, br_code_exit(s->fail_code), s->fail_err.text);
+    else
+        sup_end(s, s->session_code, s->session_exit, s->session_text);
+}

@@ -1,0 +1,173 @@
+/*
+ * core/supervise, private: bridled starts every other program, introduces the ones that may talk to
+ * each other, and ends all of them. It parses nothing but channel messages, keeps no secret, and
+ * takes a decision only about life and death: the first failure of any program fails the run, and a
+ * run is over only when the sandbox is verified gone and the record is closed.
+ */
+#ifndef BR_SUPERVISE_PRIV_H
+#define BR_SUPERVISE_PRIV_H
+
+#include "base/base.h"
+#include "wire/types.h"
+#include "wire/wire.h"
+
+enum program_id {
+    P_AUDIT,
+    P_SESSION,
+    P_POLICY,
+    P_ADAPTER,
+    P_CONFIG,
+    P_BROKER,
+    P_EGRESS,
+    P_SCRIPTED,
+    P_LAUNCH,
+    P_COUNT
+};
+
+struct supervisor;
+
+struct program {
+    enum program_id id;
+    struct supervisor *sup;
+    pid_t pid; /* 0: not running */
+    int pidfd;
+    struct br_chan chan;
+    bool ready;    /* it said so */
+    bool expected; /* its end is not a failure any more */
+    bool ended;
+    int status; /* from waitpid */
+};
+
+/* What the client asked for; every member is owned. */
+struct request {
+    enum br_run_mode mode;
+    char workspace[BR_PATH_MAX], manifest_path[BR_PATH_MAX], policy_path[BR_PATH_MAX];
+    char config_path[BR_PATH_MAX], scenario_path[BR_PATH_MAX];
+    char model[BR_NAME_MAX];
+    bool manifest_in_workspace, has_terminal;
+    uint32_t wall_seconds;
+    struct br_buf manifest, policy, config, scenario, goal;
+    char *argv[BR_EXEC_ARGS_MAX + 1];
+    uint32_t argc;
+};
+
+/* Where the model is; filled by provider.c. */
+struct provider {
+    char model[BR_NAME_MAX];    /* "provider/model", as shown */
+    char base_url[BR_PATH_MAX]; /* "": egress reads OPENAI_BASE_URL, or has its own default */
+    char key_env[BR_NAME_MAX];  /* the variable that egress reads; "" for none */
+    bool scripted, streaming;
+    uint32_t timeout_s;
+};
+
+enum sandbox_state {
+    SANDBOX_NONE,
+    SANDBOX_ASKED,
+    SANDBOX_UP,
+    SANDBOX_GONE,
+    SANDBOX_UNVERIFIED,
+};
+
+struct supervisor {
+    struct br_loop *loop;
+    struct br_chan control;
+    struct program programs[P_COUNT];
+    int bindir; /* where the programs are */
+    bool kick;
+
+    /* control */
+    bool asked;
+    enum br_msg_type verb;
+    struct request req;
+    char show_run[BR_ID_MAX];
+    bool control_gone;
+
+    /* the first failure wins */
+    int fail_code;
+    struct br_err fail_err;
+
+    /* run */
+    char run_id[BR_ID_MAX];
+    uint64_t started_us;
+    int workspace_fd, store_fd;
+    char socket_dir[64]; /* "" or the private directory of the scripted provider's socket */
+    struct provider provider;
+    bool configured;
+    int config_code; /* of the config script's answer */
+    struct br_err config_err;
+    struct br_buf config_reply;
+    bool session_started, session_done, canceled;
+    int session_code, session_exit;
+    char session_text[BR_ERR_TEXT_MAX];
+    bool audit_ready, audit_closed;
+    int audit_code;
+    char audit_text[BR_ERR_TEXT_MAX], audit_status[32];
+
+    /* sandbox */
+    enum sandbox_state sandbox;
+    bool sandbox_over;    /* GONE or UNVERIFIED, or never started */
+    int init_session_end; /* kept until the sandbox is up */
+    int sandbox_pidfd;
+    uint32_t sandbox_status;
+    uint64_t sandbox_ms;
+    char sandbox_detail[BR_NAME_MAX];
+
+    /* doctor */
+    struct br_probe probes[BR_PROBES_MAX];
+    uint32_t nprobes;
+    bool probed;
+};
+
+/* ---- programs.c ---- */
+
+const char *program_name(enum program_id id);
+/* Fork and exec; the supervision channel serves the role's rules. */
+int program_start(struct supervisor *s, enum program_id id, struct br_err *err);
+/* The uid that a program runs as: its role's, or the caller's when not root. */
+uid_t program_uid(enum program_id id);
+/* "pid:start-time:boot-id" of a running program; sweeps tell by it who is alive. */
+int program_owner(const struct program *p, char dst[128], struct br_err *err);
+/* Close its channel, give it grace_us to end by itself, then kill it, and reap it. */
+void program_stop(struct supervisor *s, enum program_id id, uint64_t grace_us);
+bool program_running(const struct supervisor *s, enum program_id id);
+
+/* ---- main.c ---- */
+
+void sup_fail(struct supervisor *s, int code, const char *fmt, ...) BR_PRINTF(3, 4);
+/* Serve everything until *done; the failure's code, or -BR_E_TIMEOUT after timeout_us. */
+int sup_wait(struct supervisor *s, const bool *done, uint64_t timeout_us, bool even_if_failed);
+/* Tell the client that the verb is over. */
+void sup_end(struct supervisor *s, int code, int exit_code, const char *text);
+
+/* ---- roles.c: what each program may say to the supervisor ---- */
+
+const struct br_msg_rule *role_rules(enum program_id id, unsigned *n);
+
+/* ---- workspace.c ---- */
+
+int workspace_open(struct supervisor *s, struct br_err *err);
+/* Open (and make) the directory of the audit store; refuses one inside the workspace. */
+int store_open(struct supervisor *s, struct br_err *err);
+/* Writable paths of a run without a manifest: the workspace's visible top-level entries. */
+uint32_t workspace_defaults(struct supervisor *s, char *out[BR_ALLOWED_PATHS_MAX]);
+
+/* ---- provider.c ---- */
+
+/* Which provider and model this run uses: from bridle.lua, the environment, or scripted. */
+int provider_choose(struct supervisor *s, struct br_err *err);
+/* Start broker, egress and, where needed, the scripted provider. Takes both descriptors. */
+int provider_start(struct supervisor *s, int session_fd, int audit_fd, struct br_err *err);
+/* Remove what provider_start() made in the file system. */
+void provider_clean(struct supervisor *s);
+
+/* ---- run.c, read.c ---- */
+
+void run_verb(struct supervisor *s);
+void show_verb(struct supervisor *s);
+void doctor_verb(struct supervisor *s);
+/* Start bridle-audit (mode 0 record, 1 read, 2 recover); peers are -1 where there is none, and
+ * are taken over. Waits until the store is open. */
+int audit_start(struct supervisor *s, uint8_t mode, int session_fd, int client_fd, int egress_fd,
+                struct br_err *err);
+
+#endif

@@ -1,0 +1,176 @@
+/*
+ * The two directories that a run is about: the workspace, which must be what the operator named and
+ * nothing else, and the audit store, which must be out of every agent's reach.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "supervise/supervise_priv.h"
+
+int workspace_open(struct supervisor *s, struct br_err *err)
+{
+    const char *path = s->req.workspace;
+    struct stat st;
+    if (path[0] != '/')
+        return br_err_set(err, BR_E_INVALID_WORKSPACE, "the workspace '%s' is not an absolute path",
+                          path);
+    if (lstat(path, &st) < 0)
+        return br_err_errno(err, BR_E_INVALID_WORKSPACE,
+                            "the workspace '%s' cannot be used; nothing was started", path);
+    if (S_ISLNK(st.st_mode))
+        return br_err_set(err, BR_E_INVALID_WORKSPACE,
+                          "the workspace '%s' is a symbolic link; nothing was started. Name the "
+                          "directory it leads to",
+                          path);
+    if (!S_ISDIR(st.st_mode))
+        return br_err_set(err, BR_E_INVALID_WORKSPACE,
+                          "the workspace '%s' is not a directory; nothing was started", path);
+    s->workspace_fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (s->workspace_fd < 0 || fstat(s->workspace_fd, &st) < 0)
+        return br_err_errno(err, BR_E_INVALID_WORKSPACE,
+                            "the workspace '%s' cannot be opened; nothing was started", path);
+    if (geteuid() == 0 && (st.st_uid == 0 || st.st_gid == 0))
+        return br_err_set(
+            err, BR_E_INVALID_WORKSPACE,
+            "the workspace '%s' belongs to root, and the sandbox runs as the owner of "
+            "the workspace; nothing was started. Give it to an ordinary user and "
+            "group: chown -R USER:GROUP '%s'",
+            path, path);
+    return 0;
+}
+
+/* True if `fd` is `dir` or lies below it, told by identity and not by name. */
+static bool lies_within(int fd, int dir)
+{
+    struct stat want, at, up;
+    BR_CLEANUP_FD int here = openat(fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (here < 0 || fstat(dir, &want) < 0)
+        return true;
+    for (;;) {
+        if (fstat(here, &at) < 0)
+            return true;
+        if (at.st_dev == want.st_dev && at.st_ino == want.st_ino)
+            return true;
+        int next = openat(here, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (next < 0 || fstat(next, &up) < 0) {
+            br_close(&next);
+            return true;
+        }
+        bool top = up.st_dev == at.st_dev && up.st_ino == at.st_ino;
+        br_close(&here);
+        here = next;
+        if (top)
+            return false;
+    }
+}
+
+static int state_path(char dst[BR_PATH_MAX], struct br_err *err)
+{
+    const char *own = getenv("BRIDLE_STATE_DIR"), *xdg = getenv("XDG_STATE_HOME"),
+               *home = getenv("HOME");
+    int n;
+    if (own && *own)
+        n = snprintf(dst, BR_PATH_MAX, "%s", own);
+    else if (geteuid() == 0)
+        n = snprintf(dst, BR_PATH_MAX, "/var/lib/bridle");
+    else if (xdg && xdg[0] == '/')
+        n = snprintf(dst, BR_PATH_MAX, "%s/bridle", xdg);
+    else if (home && home[0] == '/')
+        n = snprintf(dst, BR_PATH_MAX, "%s/.local/state/bridle", home);
+    else
+        return br_err_set(err, BR_E_STORE_FAILED,
+                          "there is no place for the record: set BRIDLE_STATE_DIR or HOME");
+    if (n < 0 || n >= BR_PATH_MAX || dst[0] != '/')
+        return br_err_set(err, BR_E_STORE_FAILED,
+                          "the state directory must be an absolute path shorter than %u bytes",
+                          BR_PATH_MAX);
+    return 0;
+}
+
+static int make_path(const char *path, struct br_err *err)
+{
+    char part[BR_PATH_MAX];
+    for (size_t i = 1;; i++) {
+        if (path[i] != '/' && path[i] != 0)
+            continue;
+        memcpy(part, path, i);
+        part[i] = 0;
+        if (mkdir(part, path[i] ? 0755 : 0700) < 0 && errno != EEXIST)
+            return br_err_errno(err, BR_E_STORE_FAILED,
+                                "the state directory '%s' could not be made; nothing was started",
+                                part);
+        if (path[i] == 0)
+            return 0;
+    }
+}
+
+int store_open(struct supervisor *s, struct br_err *err)
+{
+    char path[BR_PATH_MAX];
+    struct stat st;
+    int r = state_path(path, err);
+    if (r == 0)
+        r = make_path(path, err);
+    if (r < 0)
+        return r;
+    s->store_fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (s->store_fd < 0 || fstat(s->store_fd, &st) < 0)
+        return br_err_errno(err, BR_E_STORE_FAILED,
+                            "the state directory '%s' could not be opened; nothing was started",
+                            path);
+    if (s->workspace_fd >= 0 &&
+        (lies_within(s->store_fd, s->workspace_fd) || lies_within(s->workspace_fd, s->store_fd)))
+        return br_err_set(err, BR_E_STORE_FAILED,
+                          "the state directory '%s' and the workspace '%s' lie one within the "
+                          "other; nothing was started. Choose another one with BRIDLE_STATE_DIR",
+                          path, s->req.workspace);
+    if (geteuid() != 0)
+        return 0;
+    if (st.st_uid == 0 && fchown(s->store_fd, BR_UID_AUDIT, BR_UID_AUDIT) < 0)
+        return br_err_errno(err, BR_E_STORE_FAILED, "the state directory '%s' has a wrong owner",
+                            path);
+    return 0;
+}
+
+/*
+ * Visible top-level entries only: a run that nobody wrote a manifest for does not get at `.git`,
+ * editor settings or other dotfiles. What cannot be granted exactly is left read-only.
+ */
+uint32_t workspace_defaults(struct supervisor *s, char *out[BR_ALLOWED_PATHS_MAX])
+{
+    uint32_t n = 0;
+    struct stat top, st;
+    int fd = openat(s->workspace_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!d || fstat(s->workspace_fd, &top) < 0) {
+        if (d)
+            closedir(d);
+        else
+            br_close(&fd);
+        return 0;
+    }
+    for (struct dirent *e; (e = readdir(d)) && n < BR_ALLOWED_PATHS_MAX;) {
+        char path[NAME_MAX + 8];
+        if (e->d_name[0] == '.' || strpbrk(e->d_name, "*?[]{},\\") ||
+            fstatat(s->workspace_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            continue;
+        bool dir = S_ISDIR(st.st_mode);
+        if ((!dir && !S_ISREG(st.st_mode)) || (!dir && st.st_nlink > 1) || st.st_dev != top.st_dev)
+            continue;
+        bool control = false;
+        for (const char *p = e->d_name; *p; p++)
+            control |= (unsigned char)*p < 0x20 || *p == 0x7f;
+        if (control)
+            continue;
+        snprintf(path, sizeof(path), "%s%s", e->d_name, dir ? "/**" : "");
+        out[n] = strdup(path);
+        n += out[n] != NULL;
+    }
+    closedir(d);
+    return n;
+}
