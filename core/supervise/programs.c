@@ -101,7 +101,7 @@ static void child_exec(const struct supervisor *s, enum program_id id, int chann
     fexecve(bin, argv, env);
 }
 
-static int on_exit(void *ctx, int fd, short revents, struct br_err *err)
+static int on_child_end(void *ctx, int fd, short revents, struct br_err *err)
 {
     struct program *p = ctx;
     struct supervisor *s = p->sup;
@@ -170,7 +170,7 @@ int program_start(struct supervisor *s, enum program_id id, struct br_err *err)
     p->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     br_close(&theirs);
     br_chan_init(&p->chan, br_steal_fd(&ours), binary, rules, nrules, p);
-    if (p->pidfd < 0 || br_loop_watch(s->loop, p->pidfd, POLLIN, on_exit, p) < 0 ||
+    if (p->pidfd < 0 || br_loop_watch(s->loop, p->pidfd, POLLIN, on_child_end, p) < 0 ||
         br_loop_watch_chan(s->loop, &p->chan, on_channel_end, p) < 0)
         return br_err_errno(err, BR_E_INTERNAL, "'%s' could not be watched", binary);
     return 0;

@@ -85,7 +85,7 @@ static int state_path(char dst[BR_PATH_MAX], struct br_err *err)
     else
         return br_err_set(err, BR_E_STORE_FAILED,
                           "there is no place for the record: set BRIDLE_STATE_DIR or HOME");
-    if (n < 0 || n >= BR_PATH_MAX || dst[0] != '/')
+    if (n < 0 || (size_t)n >= BR_PATH_MAX || dst[0] != '/')
         return br_err_set(err, BR_E_STORE_FAILED,
                           "the state directory must be an absolute path shorter than %u bytes",
                           BR_PATH_MAX);
