@@ -369,6 +369,12 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     return 0;
 }
 
+void session_adopt_init(struct session *s, int fd)
+{
+    br_chan_init(&s->init, fd, "init", init_rules, BR_ARRAY_LEN(init_rules), s);
+    br_require(br_loop_watch_chan(s->loop, &s->init, session_peer_end, s) == 0);
+}
+
 static int on_launched(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct session *s = ctx;
@@ -378,9 +384,7 @@ static int on_launched(struct br_chan *c, struct br_msg *m, void *ctx, struct br
     s->sandbox_mounts = br_rd_u32(&m->rd);
     if (br_msg_blob(m, BR_EVENT_MAX, &s->launched.data, err) < 0 || br_rd_done(&m->rd) < 0)
         return bad(c, m, err);
-    int fd = br_msg_take_fd(m);
-    br_chan_init(&s->init, fd, "init", init_rules, BR_ARRAY_LEN(init_rules), s);
-    br_require(br_loop_watch_chan(s->loop, &s->init, session_peer_end, s) == 0);
+    session_adopt_init(s, br_msg_take_fd(m));
     s->sandbox_up = true;
     s->launched_us = br_now_us();
     br_chan_permit(c, BR_MSG_SUP_STOPPED);

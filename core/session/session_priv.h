@@ -146,6 +146,8 @@ int session_record_error(struct session *s, int code, const char *text);
 
 /* Serve the supervision channel until SESSION_START has opened the others. */
 int session_serve(struct session *s, struct br_err *err);
+/* Put the channel to pid 1 into service; takes the descriptor over. */
+void session_adopt_init(struct session *s, int fd);
 
 /* ---- turn.c: one model turn ---- */
 

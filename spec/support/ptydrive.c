@@ -63,8 +63,8 @@ static int act(int fd, const char *action)
 static int advance(int fd, const struct step *steps, int n, int done)
 {
     while (done < n) {
-        char *at = memmem(output + seen, length - seen, steps[done].expect,
-                          strlen(steps[done].expect));
+        char *at =
+            memmem(output + seen, length - seen, steps[done].expect, strlen(steps[done].expect));
         if (!at)
             return done;
         seen = (size_t)(at - output) + strlen(steps[done].expect);
