@@ -10,6 +10,8 @@ bool br_path_valid(const char *s, size_t n)
 {
     if (n == 0 || memchr(s, 0, n))
         return false;
+    if (n == 1 && s[0] == '.') /* the workspace itself: its one spelling */
+        return true;
     size_t start = 0;
     for (size_t i = 0; i <= n; i++) {
         if (i < n && s[i] != '/')

@@ -1,0 +1,292 @@
+/*
+ * See e2e.h. Processes of a test are told by the path of their executable, so that two test runs
+ * beside each other do not see one another's.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/e2e.h"
+
+#define WORKSPACE_UID 1000u
+#define CLEAN_WAIT_MS 3000
+
+const char *e2e_bin(void)
+{
+    const char *bin = getenv("BRIDLE_BIN");
+    assert_non_null(bin);
+    return bin;
+}
+
+/* Names of all cgroups whose name starts with "bridle", one a line. */
+static void list_cgroups(char *dst, size_t cap)
+{
+    FILE *p = popen("find /sys/fs/cgroup -type d -name 'bridle*' 2>/dev/null | sort", "r");
+    assert_non_null(p);
+    size_t n = fread(dst, 1, cap - 1, p);
+    dst[n] = 0;
+    pclose(p);
+}
+
+void e2e_open(struct e2e *t, uid_t uid)
+{
+    memset(t, 0, sizeof(*t));
+    t->uid = geteuid() == 0 ? uid : 0;
+    snprintf(t->dir, sizeof(t->dir), "/tmp/bridle-e2e-XXXXXX");
+    assert_non_null(mkdtemp(t->dir));
+    snprintf(t->workspace, sizeof(t->workspace), "%s/workspace", t->dir);
+    snprintf(t->state, sizeof(t->state), "%s/state", t->dir);
+    assert_int_equal(mkdir(t->workspace, 0755), 0);
+    assert_int_equal(chmod(t->dir, 0755), 0);
+    if (geteuid() == 0) {
+        assert_int_equal(chown(t->workspace, WORKSPACE_UID, WORKSPACE_UID), 0);
+        assert_int_equal(chown(t->dir, t->uid, t->uid), 0);
+    }
+    list_cgroups(t->cgroups, sizeof(t->cgroups));
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+void e2e_close(struct e2e *t)
+{
+    assert_int_equal(nftw(t->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+void e2e_write(struct e2e *t, const char *path, const char *text)
+{
+    char full[BR_PATH_MAX];
+    snprintf(full, sizeof(full), "%s/%s", t->dir, path);
+    bool inside = strncmp(path, "workspace/", 10) == 0;
+    for (char *p = full + strlen(t->dir) + 1; (p = strchr(p, '/')); p++) {
+        *p = 0;
+        if (mkdir(full, 0755) == 0 && geteuid() == 0 && inside)
+            assert_int_equal(chown(full, WORKSPACE_UID, WORKSPACE_UID), 0);
+        *p = '/';
+    }
+    int fd = open(full, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    assert_true(fd >= 0);
+    assert_int_equal(br_write_all(fd, text, strlen(text)), 0);
+    if (geteuid() == 0 && inside)
+        assert_int_equal(fchown(fd, WORKSPACE_UID, WORKSPACE_UID), 0);
+    close(fd);
+}
+
+char *e2e_read(struct e2e *t, const char *path)
+{
+    char full[BR_PATH_MAX];
+    struct br_buf b = BR_BUF_INIT(BR_BLOB_MAX);
+    snprintf(full, sizeof(full), "%s/%s", t->dir, path);
+    int fd = open(full, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    assert_int_equal(br_read_all(fd, &b, full, NULL), 0);
+    close(fd);
+    return br_buf_cstr(&b);
+}
+
+static void child(struct e2e *t, char *const *argv, char *const *env)
+{
+    char program[BR_PATH_MAX], state[128], home[128];
+    snprintf(program, sizeof(program), "%s/%s", e2e_bin(), argv[0]);
+    snprintf(state, sizeof(state), "BRIDLE_STATE_DIR=%s", t->state);
+    snprintf(home, sizeof(home), "HOME=%s", t->dir);
+    char *full[32] = {state, home, (char *)"PATH=/usr/bin:/bin", (char *)"NO_COLOR=1"};
+    int n = 4;
+    const char *asan = getenv("ASAN_OPTIONS");
+    char asan_env[512];
+    if (asan) {
+        snprintf(asan_env, sizeof(asan_env), "ASAN_OPTIONS=%s", asan);
+        full[n++] = asan_env;
+    }
+    for (; env && *env && n < 31; env++)
+        full[n++] = *env;
+    int in = open("/dev/null", O_RDONLY);
+    if (chdir(t->dir) < 0 || in < 0)
+        _exit(126);
+    int out = open("out.txt", O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    int err = open("err.txt", O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    if (out < 0 || err < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
+        _exit(126);
+    br_close_from(3, NULL, 0);
+    (void)setsid(); /* no terminal, and no signal from the test runner's */
+    if (t->uid && (setgroups(0, NULL) < 0 || setresgid(t->uid, t->uid, t->uid) < 0 ||
+                   setresuid(t->uid, t->uid, t->uid) < 0))
+        _exit(126);
+    execve(program, argv, full);
+    _exit(127);
+}
+
+pid_t e2e_spawn(struct e2e *t, char *const *argv, char *const *env)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        child(t, argv, env);
+    assert_true(pid > 0);
+    return pid;
+}
+
+static void collect(struct e2e *t, const char *name, struct br_buf *b)
+{
+    char *text = e2e_read(t, name);
+    br_buf_init(b, BR_BLOB_MAX);
+    if (text)
+        br_buf_put(b, text, strlen(text));
+    free(text);
+    (void)br_buf_cstr(b);
+}
+
+void e2e_wait(struct e2e *t, pid_t pid, unsigned seconds, struct e2e_result *r)
+{
+    uint64_t start = br_now_us(), deadline = start + seconds * 1000000ull;
+    int status = 0;
+    r->status = -1;
+    for (;;) {
+        pid_t k = waitpid(pid, &status, WNOHANG);
+        if (k == pid) {
+            r->status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+            break;
+        }
+        if (br_now_us() > deadline) {
+            kill(pid, SIGKILL);
+            waitpid(pid, &status, 0);
+            break;
+        }
+        usleep(2000);
+    }
+    r->us = br_now_us() - start;
+    collect(t, "out.txt", &r->out);
+    collect(t, "err.txt", &r->err);
+}
+
+void e2e_result_free(struct e2e_result *r)
+{
+    br_buf_free(&r->out);
+    br_buf_free(&r->err);
+}
+
+void e2e_run(struct e2e *t, struct e2e_result *r, const char *arg0, ...)
+{
+    char *argv[64] = {(char *)arg0};
+    int n = 1;
+    va_list ap;
+    va_start(ap, arg0);
+    while (n < 63 && (argv[n] = va_arg(ap, char *)))
+        n++;
+    va_end(ap);
+    e2e_wait(t, e2e_spawn(t, argv, NULL), 60, r);
+}
+
+/* ---- processes ---- */
+
+static bool read_stat(pid_t pid, char comm[64], pid_t *parent)
+{
+    char path[64], line[512];
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    BR_CLEANUP_FILE FILE *f = fopen(path, "re");
+    if (!f || !fgets(line, sizeof(line), f))
+        return false;
+    char *open = strchr(line, '('), *close = strrchr(line, ')');
+    int ppid;
+    char state;
+    if (!open || !close || sscanf(close + 1, " %c %d", &state, &ppid) != 2 || state == 'Z')
+        return false;
+    snprintf(comm, 64, "%.*s", (int)(close - open - 1), open + 1);
+    *parent = ppid;
+    return true;
+}
+
+static bool descends(pid_t pid, pid_t root)
+{
+    char comm[64];
+    for (int depth = 0; depth < 16 && pid > 1; depth++) {
+        if (pid == root)
+            return true;
+        if (!read_stat(pid, comm, &pid))
+            return false;
+    }
+    return false;
+}
+
+pid_t e2e_find(pid_t root, const char *comm, unsigned nth)
+{
+    DIR *d = opendir("/proc");
+    pid_t found = 0;
+    assert_non_null(d);
+    for (struct dirent *e; !found && (e = readdir(d));) {
+        pid_t pid = isdigit((unsigned char)e->d_name[0]) ? atoi(e->d_name) : 0, parent;
+        char name[64];
+        if (pid <= 0 || !read_stat(pid, name, &parent))
+            continue;
+        /* the kernel keeps 15 bytes of a name */
+        if (strncmp(name, comm, 15) == 0 && strlen(name) == strnlen(comm, 15) &&
+            descends(pid, root) && nth-- == 0)
+            found = pid;
+    }
+    closedir(d);
+    return found;
+}
+
+pid_t e2e_await(pid_t root, const char *comm, unsigned nth, unsigned ms)
+{
+    for (unsigned i = 0; i <= ms; i++) {
+        pid_t pid = e2e_find(root, comm, nth);
+        if (pid)
+            return pid;
+        usleep(1000);
+    }
+    return 0;
+}
+
+/* Running processes whose executable is in our bin directory, as text. */
+static void list_programs(char *dst, size_t cap)
+{
+    DIR *d = opendir("/proc");
+    size_t at = 0, nbin = strlen(e2e_bin());
+    dst[0] = 0;
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        char link[64], exe[BR_PATH_MAX];
+        if (!isdigit((unsigned char)e->d_name[0]))
+            continue;
+        snprintf(link, sizeof(link), "/proc/%s/exe", e->d_name);
+        ssize_t n = readlink(link, exe, sizeof(exe) - 1);
+        if (n <= 0)
+            continue;
+        exe[n] = 0;
+        if (strncmp(exe, e2e_bin(), nbin) == 0 && exe[nbin] == '/' && at < cap)
+            at += (size_t)snprintf(dst + at, cap - at, "%s %s\n", e->d_name, exe + nbin + 1);
+    }
+    closedir(d);
+}
+
+void e2e_expect_clean(struct e2e *t)
+{
+    char programs[8192] = "", cgroups[sizeof(t->cgroups)] = "";
+    for (int ms = 0; ms < CLEAN_WAIT_MS; ms += 20) {
+        list_programs(programs, sizeof(programs));
+        list_cgroups(cgroups, sizeof(cgroups));
+        if (!programs[0] && strcmp(cgroups, t->cgroups) == 0)
+            return;
+        usleep(20000);
+    }
+    fail_msg("left behind:\n%s%s(at the start: %s)", programs, cgroups, t->cgroups);
+}
