@@ -36,6 +36,9 @@ struct request {
     bool open;    /* from PROV_REQUEST to PROV_END */
 };
 
+/* Where an OpenAI key without an address belongs. */
+#define OPENAI_URL "https://api.openai.com/v1"
+
 struct egress {
     struct br_chan sup, broker, audit;
     struct br_egress_target target;
@@ -269,6 +272,11 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     if (audit >= 0)
         br_chan_init(&e->audit, audit, "audit", audit_rules, BR_ARRAY_LEN(audit_rules), e);
     struct br_err why = {.code = BR_OK};
+    if (!base_url[0]) { /* no bridle.lua: the address is where the key is, in the environment */
+        const char *from_env = getenv("OPENAI_BASE_URL");
+        snprintf(base_url, sizeof(base_url), "%s", from_env && *from_env ? from_env : OPENAI_URL);
+        (void)unsetenv("OPENAI_BASE_URL");
+    }
     int r = egress_configure(e, base_url, &why);
     explicit_bzero(base_url, sizeof(base_url));
     BR_CLEANUP_OUT struct br_out out = BR_OUT_INIT;

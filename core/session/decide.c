@@ -79,7 +79,7 @@ static void decide_words(struct session *s, struct verdict *v, char *const *word
         .action = "process.exec", .words = (const char *const *)words, .nwords = n};
     const char *why = NULL;
     decide_one(s, v, &q);
-    if (br_shell_argv_opaque(words, (uint32_t)n, &why))
+    if (br_shell_argv_opaque((const char *const *)words, n, &why))
         mark_opaque(v, why);
 }
 

@@ -85,8 +85,9 @@
     /* bridled -> broker: str run_id, str model, str route, struct br_lease (see br_lease_put);    \
        fds: session, egress */                                                                     \
     X(BROKER_START, 0x0230)                                                                        \
-    /* bridled -> egress: str base_url, str key_env ("" none), str unix_socket ("" none),          \
-       u32 connect_s, u32 first_byte_s, u32 idle_s, u32 total_s; fds: broker, audit */             \
+    /* bridled -> egress: str base_url ("": OPENAI_BASE_URL or its default), str key_env (""       \
+       none), str unix_socket ("" none), u32 connect_s, u32 first_byte_s, u32 idle_s, u32 total_s;                                         \
+       fds: broker, audit */                                                                       \
     X(EGRESS_START, 0x0240)                                                                        \
     /* bridled -> scripted: blob scenario; fd: a listening Unix socket */                          \
     X(SCRIPTED_START, 0x0250)                                                                      \
