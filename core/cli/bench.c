@@ -1,0 +1,24 @@
+/*
+ * bridle bench: becomes bridle-bench, which links what it measures. This program does not.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+int br_cli_bench(const struct br_cli_args *a)
+{
+    struct br_err err = {.code = BR_OK};
+    char path[BR_PATH_MAX];
+    if (br_cli_program(path, "bridle-bench", &err) < 0)
+        return br_cli_fail(&err);
+    BR_CLEANUP_FREE char **argv = calloc(a->noperands + 2u, sizeof(*argv));
+    br_require(argv);
+    argv[0] = path;
+    for (unsigned i = 0; i < a->noperands; i++)
+        argv[i + 1] = a->operands[i];
+    execv(path, argv);
+    (void)br_err_errno(&err, BR_E_FAILED, "'%s' could not be started", path);
+    return br_cli_fail(&err);
+}

@@ -1,0 +1,279 @@
+/*
+ * core/cli: the operator's client. A verb is one file; they share the argument parser, the
+ * operator's files, the connection to bridled, the terminal and the view of a run, which are
+ * declared here.
+ *
+ * The client trusts the operator and bridled. It does not trust what a model or a tool said, which
+ * reaches the terminal only through the view.
+ */
+#ifndef BR_CLI_H
+#define BR_CLI_H
+
+#include <jansson.h>
+#include <signal.h>
+
+#include "base/base.h"
+#include "wire/types.h"
+#include "wire/wire.h"
+
+/* ---- verbs and arguments (verbs.c, args.c) ------------------------------------------------- */
+
+#define BR_CLI_OPTS_MAX 10u
+#define BR_CLI_WIDTH 80u
+
+enum br_cli_complete { BR_COMPLETE_NONE, BR_COMPLETE_FILE, BR_COMPLETE_DIR, BR_COMPLETE_VERB };
+
+struct br_cli_opt {
+    const char *name; /* without the dashes */
+    char letter;      /* 0: none */
+    const char *arg;  /* its name in the help; NULL: a flag */
+    const char *text;
+    enum br_cli_complete complete;
+};
+
+struct br_cli_args;
+typedef int br_cli_verb_fn(const struct br_cli_args *a);
+
+struct br_cli_verb {
+    const char *name;
+    const char *synopsis; /* after the name */
+    const char *summary;  /* one line, lower case */
+    const char *details;  /* paragraphs for --help */
+    struct br_cli_opt opts[BR_CLI_OPTS_MAX];
+    unsigned operands_min, operands_max; /* before "--" */
+    bool tail;                           /* "-- CMD..." is required; otherwise "--" ends options */
+    enum br_cli_complete complete;       /* of the operands */
+    br_cli_verb_fn *run;                 /* returns the exit code */
+};
+
+/* All verbs, in the order of the help; ends with a NULL name. */
+extern const struct br_cli_verb br_cli_verbs[];
+const struct br_cli_verb *br_cli_verb_find(const char *name);
+
+struct br_cli_args {
+    const struct br_cli_verb *verb;
+    const char *value[BR_CLI_OPTS_MAX]; /* "" for a flag that is set; NULL: not given */
+    char *const *operands;              /* points into the caller's array, NULL-terminated */
+    unsigned noperands;
+    char *const *tail; /* what follows "--" of a verb with a tail */
+    unsigned ntail;
+    bool help;
+};
+
+/*
+ * Parse what follows the verb. argv is reordered in place: operands first. -BR_E_USAGE with the
+ * option's name, and the nearest known one, if it is not understood.
+ */
+int br_cli_parse(const struct br_cli_verb *verb, int argc, char **argv, struct br_cli_args *a,
+                 struct br_err *err);
+/* The value of an option by its long name; NULL if not given. The name must exist. */
+const char *br_cli_opt(const struct br_cli_args *a, const char *name);
+/* The nearest of `n` names, NULL if none is near enough to be meant. */
+const char *br_cli_nearest(const char *word, const char *const *names, size_t n);
+/* A decimal number in [min, max]; -BR_E_USAGE otherwise. */
+int br_cli_number(const char *what, const char *s, uint32_t min, uint32_t max, uint32_t *out,
+                  struct br_err *err);
+
+/* Print an error and what to do about it; returns the exit code. */
+int br_cli_fail(const struct br_err *err);
+/* The text of --help for a verb, or for the program (verb NULL), on stdout. */
+void br_cli_help(const struct br_cli_verb *verb);
+
+br_cli_verb_fn br_cli_run, br_cli_exec, br_cli_validate, br_cli_show, br_cli_doctor, br_cli_demo,
+    br_cli_bench, br_cli_help_verb;
+
+/* ---- the operator's files (files.c) -------------------------------------------------------- */
+
+struct br_cli_file {
+    char path[BR_PATH_MAX]; /* "" if there is none */
+    struct br_buf text;
+};
+void br_cli_file_free(struct br_cli_file *f);
+/*
+ * Read a regular file (a symlink to one is fine) of at most `max` bytes. `what` names it in errors,
+ * `code` is the error of a file that is no such document; a missing one is -BR_E_NOT_FOUND.
+ */
+int br_cli_file_read(struct br_cli_file *f, const char *path, const char *what, enum br_code code,
+                     size_t max, struct br_err *err);
+/* `given`, or else NAME in the operator's and then the system's configuration; none is fine. */
+int br_cli_file_config(struct br_cli_file *f, const char *given, const char *name, const char *what,
+                       enum br_code code, size_t max, struct br_err *err);
+/* An absolute path for `dir`; symbolic links in it are kept, for bridled to judge. */
+int br_cli_workspace(char out[BR_PATH_MAX], const char *dir, struct br_err *err);
+/* True if the real path of `file` is below the real path of `dir`. */
+bool br_cli_path_below(const char *file, const char *dir);
+
+/* The path of another program of Bridle, which lies beside this one. */
+int br_cli_program(char path[BR_PATH_MAX], const char *name, struct br_err *err);
+
+/* ---- the connection to bridled (client.c) -------------------------------------------------- */
+
+/* One row of the list of runs. */
+struct br_cli_row {
+    char run_id[BR_ID_MAX];
+    uint64_t started_us, ended_us; /* ended_us 0: not ended */
+    char status[32];
+    char model[BR_NAME_MAX];
+    char workspace[BR_PATH_MAX];
+    char *goal; /* owned by the client */
+    uint64_t events;
+};
+
+/* What a verb wants to hear of; every member may be NULL. A negative return ends the connection. */
+struct br_cli_hooks {
+    int (*started)(void *ctx, const char *run_id, const char *model, bool scripted);
+    /* the stored bytes of one event, in order; valid during the call */
+    int (*event)(void *ctx, const char *text, size_t n, struct br_err *err);
+    int (*row)(void *ctx, const struct br_cli_row *row);
+    int (*report)(void *ctx, const char *text, size_t n);
+    int (*probed)(void *ctx, const struct br_probe *probes, uint32_t n);
+    /* the session refused an answer (it was resolved before) */
+    void (*refused)(void *ctx, const char *text);
+    /* SIGINT, SIGTERM or SIGHUP came for the first time */
+    void (*canceling)(void *ctx, int signo);
+};
+
+struct br_cli_client {
+    struct br_loop *loop;
+    struct br_chan ctl, session, audit;
+    const struct br_cli_hooks *hooks;
+    void *ctx;
+    pid_t pid; /* bridled; 0 if it does not run */
+    int signals;
+    sigset_t old_mask;
+    unsigned nsignals;
+    uint64_t row; /* of the last event */
+    bool listing_done;
+    bool ended, done;
+    struct br_err broken; /* what a channel of the run ended with */
+    bool killed;          /* by the operator's second signal */
+    enum br_code code;
+    char text[BR_ERR_TEXT_MAX];
+    uint32_t exit_code;
+    char run_id[BR_ID_MAX];
+};
+
+/* Start `bridled --private` from the directory of this program. Signals that end a program are
+ * from here to br_cli_client_close() delivered as hooks. */
+int br_cli_client_open(struct br_cli_client *c, const struct br_cli_hooks *hooks, void *ctx,
+                       struct br_err *err);
+/* Send a verb; `o` may be NULL. */
+int br_cli_client_send(struct br_cli_client *c, enum br_msg_type type, const struct br_out *o,
+                       struct br_err *err);
+/* Serve until bridled says how it ended and every event was delivered. Then c->code, c->text and
+ * c->exit_code hold. A negative return means that bridled or a channel broke. */
+int br_cli_client_wait(struct br_cli_client *c, struct br_err *err);
+/* Answer an ask; errors are ignored (then the session has ended it already). */
+void br_cli_client_answer(struct br_cli_client *c, const char *permission_id, bool allow,
+                          const char *note);
+/* Ask for a clean end of the run. */
+void br_cli_client_cancel(struct br_cli_client *c);
+void br_cli_client_close(struct br_cli_client *c);
+
+/* ---- the terminal (term.c) ----------------------------------------------------------------- */
+
+struct br_cli_term {
+    int in, out;
+    bool tty_in, tty_out;
+    bool colour;
+    unsigned width;
+    bool status_shown;
+    bool broken; /* the output went away */
+};
+/* `out` is where the view goes, `in` where answers come from. Reads NO_COLOR, TERM and COLUMNS. */
+void br_cli_term_init(struct br_cli_term *t, int in, int out);
+void br_cli_term_write(struct br_cli_term *t, const void *p, size_t n);
+/* One line that is rewritten in place; nothing where the output is not a terminal. */
+void br_cli_term_status(struct br_cli_term *t, const char *text);
+void br_cli_term_clear_status(struct br_cli_term *t);
+
+/* How one line answers an ask: only `y` or `yes`, trimmed, in any case, allows. */
+bool br_cli_answer_allows(const char *line, size_t n);
+
+/* ---- the view of a run (view.c, view_tool.c, view_end.c) ----------------------------------- */
+
+#define BR_VIEW_MAX (8u * 1024 * 1024)
+
+struct br_cli_view {
+    struct br_buf out; /* what is to be printed; the owner prints and resets it */
+    bool colour;
+    unsigned width;
+    bool exec; /* a run of one command: its output is the program's own */
+
+    /* streamed text */
+    bool in_text;
+    unsigned column;
+    struct br_buf word;
+
+    char type[64];    /* of the last event */
+    json_t *decision; /* held until the next event says how it went on */
+    char last_call[BR_NAME_MAX], last_tool[BR_NAME_MAX];
+
+    /* what is going on, for the status line */
+    const char *phase; /* NULL: nothing */
+    char phase_what[64];
+    uint64_t phase_since_us;
+    uint64_t progress_bytes;
+
+    /* the open ask; empty if there is none */
+    char ask_id[BR_NAME_MAX];
+
+    /* for the summary */
+    char run_id[BR_NAME_MAX], model[BR_NAME_MAX];
+    bool scripted, started, stopped;
+    uint64_t first_us, last_us;
+    unsigned decisions[4]; /* by enum br_effect */
+    unsigned asks, allowed, denied, unanswered;
+    uint64_t prompt_tokens, completion_tokens, tool_calls, steps;
+    char status[32];
+    char note[BR_ERR_TEXT_MAX];
+    json_t *changes;
+};
+
+void br_cli_view_init(struct br_cli_view *v, bool colour, unsigned width);
+void br_cli_view_free(struct br_cli_view *v);
+/* Render one stored event into v->out. -BR_E_INVALID_JSON if it is not an event. */
+int br_cli_view_event(struct br_cli_view *v, const char *text, size_t n, struct br_err *err);
+/* The closing summary; nothing if no run was seen. */
+void br_cli_view_summary(struct br_cli_view *v);
+/* What the status line says now; false if nothing is going on. */
+bool br_cli_view_status(const struct br_cli_view *v, char *dst, size_t cap);
+/* Text that was written by somebody else, on one line, at most `max` columns. */
+void br_cli_put_line(struct br_buf *b, const char *s, size_t n, unsigned max);
+/* The same stored JSON with what a terminal acts on as \u escapes. */
+void br_cli_put_json_safe(struct br_buf *b, const char *s, size_t n);
+
+/* ---- a run in the foreground (foreground.c): what run and exec share ------------------------ */
+
+struct br_cli_foreground {
+    enum br_run_mode mode;
+    const struct br_cli_args *args;
+    const char *dir, *manifest, *goal;
+    char *const *argv;
+    unsigned argc;
+    bool json;
+    uint32_t wall_seconds;
+};
+/* Reads the operator's files, runs, shows; returns the exit code. */
+int br_cli_foreground(const struct br_cli_foreground *f);
+
+/* ---- what a run is made of (documents.c) ---------------------------------------------------- */
+
+struct br_cli_documents {
+    struct br_cli_file manifest, policy, config, scenario;
+    char workspace[BR_PATH_MAX];
+    bool manifest_inside;
+};
+/* Free with br_cli_documents_free() in any case. */
+int br_cli_documents_read(const struct br_cli_foreground *f, struct br_cli_documents *d,
+                          struct br_err *err);
+void br_cli_documents_free(struct br_cli_documents *d);
+/* One CTL_RUN. */
+int br_cli_documents_send(const struct br_cli_foreground *f, const struct br_cli_documents *d,
+                          bool can_ask, struct br_cli_client *c, struct br_err *err);
+
+/* ---- doctor --delegate (delegate.c) --------------------------------------------------------- */
+
+int br_cli_delegate(const char *user);
+
+#endif

@@ -1,0 +1,115 @@
+/*
+ * bridle doctor: what bridle-launch found when it tried the operations of the sandbox, as a table,
+ * and what to do about what is missing.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/view_priv.h"
+
+struct checkup {
+    bool json, seen;
+    unsigned missing; /* required ones */
+    struct br_cli_view view;
+};
+
+static const char *result_name(uint8_t result)
+{
+    return result == BR_PROBE_OK ? "ok" : result == BR_PROBE_DEGRADED ? "degraded" : "missing";
+}
+
+static void put_json(struct br_buf *b, const struct br_probe *p, uint32_t n, unsigned missing)
+{
+    br_buf_printf(b, "{\"profile\":\"run-v1\",\"eligible\":%s,\"requirements\":[",
+                  missing ? "false" : "true");
+    for (uint32_t i = 0; i < n; i++) {
+        br_buf_printf(b, "%s{\"requirement\":", i ? "," : "");
+        br_buf_put_json_str(b, p[i].requirement, strlen(p[i].requirement));
+        br_buf_printf(b, ",\"result\":\"%s\",\"required\":%s,\"detail\":", result_name(p[i].result),
+                      p[i].required ? "true" : "false");
+        br_buf_put_json_str(b, p[i].detail, strlen(p[i].detail));
+        br_buf_printf(b, ",\"fix\":");
+        br_buf_put_json_str(b, p[i].fix, strlen(p[i].fix));
+        br_buf_printf(b, "}");
+    }
+    br_buf_printf(b, "]}\n");
+}
+
+static void put_table(struct br_cli_view *v, const struct br_probe *p, uint32_t n, unsigned missing)
+{
+    view_style_on(v, VIEW_BOLD);
+    br_buf_printf(&v->out, "%-22s%-10s%s\n", "requirement", "result", "detail");
+    view_style_off(v, VIEW_BOLD);
+    for (uint32_t i = 0; i < n; i++) {
+        enum view_style s = p[i].result == BR_PROBE_OK ? VIEW_GREEN
+                            : p[i].required            ? VIEW_RED
+                                                       : VIEW_YELLOW;
+        char name[2 * sizeof(p[i].requirement)];
+        snprintf(name, sizeof(name), "%.21s", p[i].requirement);
+        br_buf_printf(&v->out, "%-22s", name);
+        view_word(v, s, result_name(p[i].result), 10);
+        struct br_buf *b = &v->out;
+        size_t at = b->len;
+        view_block(v, "                                ", p[i].detail, strlen(p[i].detail), 6);
+        if (b->len > at + 32) { /* the first line continues the row */
+            memmove(b->data + at, b->data + at + 32, b->len - at - 32);
+            b->len -= 32;
+        } else {
+            br_buf_printf(b, "\n");
+        }
+        if (p[i].result != BR_PROBE_OK && p[i].fix[0])
+            view_block(v, "                           fix: ", p[i].fix, strlen(p[i].fix), 8);
+    }
+    br_buf_printf(&v->out, "\n");
+    if (missing)
+        br_buf_printf(&v->out,
+                      "The default profile (run-v1) cannot run here: %u required %s missing.\n",
+                      missing, missing == 1 ? "thing is" : "things are");
+    else
+        br_buf_printf(&v->out, "The default profile (run-v1) can run here.\n");
+}
+
+static int on_probed(void *ctx, const struct br_probe *p, uint32_t n)
+{
+    struct checkup *c = ctx;
+    c->seen = true;
+    for (uint32_t i = 0; i < n; i++)
+        c->missing += p[i].required && p[i].result == BR_PROBE_MISSING;
+    if (c->json)
+        put_json(&c->view.out, p, n, c->missing);
+    else
+        put_table(&c->view, p, n, c->missing);
+    int r = br_write_all(STDOUT_FILENO, c->view.out.data, c->view.out.len);
+    return c->view.out.failed || r < 0 ? -BR_E_IO : 0;
+}
+
+static const struct br_cli_hooks hooks = {.probed = on_probed};
+
+int br_cli_doctor(const struct br_cli_args *a)
+{
+    const char *user = br_cli_opt(a, "delegate");
+    if (user)
+        return br_cli_delegate(user);
+    struct br_err err = {.code = BR_OK};
+    struct br_cli_client client;
+    struct br_cli_term t;
+    struct checkup c = {.json = br_cli_opt(a, "json") != NULL};
+    br_cli_term_init(&t, STDIN_FILENO, STDOUT_FILENO);
+    br_cli_view_init(&c.view, t.colour, t.width);
+    int r = br_cli_client_open(&client, &hooks, &c, &err);
+    if (r == 0)
+        r = br_cli_client_send(&client, BR_MSG_CTL_DOCTOR, NULL, &err);
+    if (r == 0)
+        r = br_cli_client_wait(&client, &err);
+    int code = r == 0 ? (int)client.exit_code : br_code_exit((int)err.code);
+    if (r == 0 && client.code && client.code != BR_E_REQUIREMENT_MISSING)
+        (void)br_err_set(&err, client.code, "%s", client.text);
+    if (r == 0 && code == 0 && !c.seen)
+        code = br_cli_fail(&(struct br_err){.code = BR_E_INTERNAL, .text = "nothing was probed"});
+    else if (err.code)
+        (void)br_cli_fail(&err);
+    br_cli_client_close(&client);
+    br_cli_view_free(&c.view);
+    return code == 0 && c.missing ? br_code_exit(BR_E_REQUIREMENT_MISSING) : code;
+}

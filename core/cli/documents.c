@@ -1,0 +1,88 @@
+/*
+ * What one run is made of, as the operator gave it: workspace, manifest, policy, configuration,
+ * scenario, goal. Read with files.c and sent to bridled as one CTL_RUN. Used by run, exec and
+ * validate.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+#define DOCUMENT_INLINE_MAX 4096u
+
+void br_cli_documents_free(struct br_cli_documents *d)
+{
+    br_cli_file_free(&d->manifest);
+    br_cli_file_free(&d->policy);
+    br_cli_file_free(&d->config);
+    br_cli_file_free(&d->scenario);
+}
+
+static const char *option(const struct br_cli_args *a, const char *name)
+{
+    for (unsigned i = 0; i < BR_CLI_OPTS_MAX && a->verb->opts[i].name; i++)
+        if (strcmp(a->verb->opts[i].name, name) == 0)
+            return a->value[i];
+    return NULL;
+}
+
+int br_cli_documents_read(const struct br_cli_foreground *f, struct br_cli_documents *d,
+                          struct br_err *err)
+{
+    memset(d, 0, sizeof(*d));
+    int r = br_cli_workspace(d->workspace, f->dir ? f->dir : ".", err);
+    if (r == 0 && f->manifest)
+        r = br_cli_file_read(&d->manifest, f->manifest, "manifest", BR_E_INVALID_MANIFEST,
+                             BR_MANIFEST_MAX, err);
+    if (r == 0)
+        r = br_cli_file_config(&d->policy, option(f->args, "policy"), "policy.lua", "policy",
+                               BR_E_INVALID_POLICY, BR_POLICY_MAX, err);
+    if (r == 0)
+        r = br_cli_file_config(&d->config, option(f->args, "config"), "bridle.lua", "configuration",
+                               BR_E_INVALID_CONFIG, BR_CONFIG_MAX, err);
+    const char *scenario = option(f->args, "scenario");
+    if (r == 0 && scenario)
+        r = br_cli_file_read(&d->scenario, scenario, "scenario", BR_E_INVALID_CONFIG, BR_BLOB_MAX,
+                             err);
+    if (r == 0 && f->manifest)
+        d->manifest_inside = br_cli_path_below(f->manifest, d->workspace);
+    return r;
+}
+
+/* Only a small document travels inside the message: paths and the command need the room. */
+static void put_blob(struct br_out *o, const void *p, size_t n)
+{
+    size_t max = o->buf.len + DOCUMENT_INLINE_MAX;
+    o->buf.max = max < BR_MSG_MAX ? max : BR_MSG_MAX;
+    br_out_blob(o, p, n);
+    o->buf.max = BR_MSG_MAX;
+}
+
+int br_cli_documents_send(const struct br_cli_foreground *f, const struct br_cli_documents *d,
+                          bool can_ask, struct br_cli_client *c, struct br_err *err)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    const char *model = option(f->args, "model");
+    br_buf_put_u8(&o.buf, (uint8_t)f->mode);
+    br_buf_put_str(&o.buf, d->workspace);
+    br_buf_put_str(&o.buf, d->manifest.path);
+    br_buf_put_u8(&o.buf, d->manifest_inside);
+    put_blob(&o, d->manifest.text.data, d->manifest.text.len);
+    br_buf_put_str(&o.buf, d->policy.path);
+    put_blob(&o, d->policy.text.data, d->policy.text.len);
+    br_buf_put_str(&o.buf, d->config.path);
+    put_blob(&o, d->config.text.data, d->config.text.len);
+    br_buf_put_str(&o.buf, model ? model : "");
+    br_buf_put_str(&o.buf, d->scenario.path);
+    put_blob(&o, d->scenario.text.data, d->scenario.text.len);
+    put_blob(&o, f->goal ? f->goal : "", f->goal ? strlen(f->goal) : 0);
+    br_buf_put_u32(&o.buf, f->wall_seconds);
+    br_buf_put_u8(&o.buf, can_ask);
+    br_buf_put_u32(&o.buf, f->argc);
+    for (unsigned i = 0; i < f->argc; i++)
+        br_buf_put_str(&o.buf, f->argv[i]);
+    if (o.buf.failed || o.failed)
+        return br_err_set(err, BR_E_USAGE,
+                          "the command and the paths are too long to send; nothing was started");
+    return br_cli_client_send(c, BR_MSG_CTL_RUN, &o, err);
+}

@@ -1,0 +1,343 @@
+/*
+ * One run in the foreground, for `run` and `exec`: reads the operator's files, sends them to
+ * bridled, shows what is stored, and puts each ask to the operator. Only a line of `y` or `yes`
+ * that was typed at a terminal after the question was shown allows; everything else denies. While a
+ * question is open, events and signals are still served, so that a canceled or expired ask ends it.
+ */
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+#define TICK_US (250u * 1000)
+#define ANSWER_MAX 64u
+#define ASKS_MAX 16u
+
+struct fg {
+    const struct br_cli_foreground *f;
+    struct br_cli_client client;
+    struct br_cli_term term;  /* where the view goes, and answers come from */
+    struct br_cli_term asker; /* where questions are put: the same, or stderr with --json */
+    struct br_cli_view view;
+    bool can_ask;
+    bool canceling;
+    char asks[ASKS_MAX][BR_ID_MAX]; /* open asks, the first is the one being put */
+    unsigned nasks;
+    bool asking;
+    char answer[ANSWER_MAX];
+    size_t nanswer;
+    bool answer_long;
+    int tick;
+};
+
+static void flush_view(struct fg *g)
+{
+    struct br_buf *b = &g->view.out;
+    if (b->failed) {
+        static const char lost[] =
+            "  (a part of this was too large to show; it is in the record)\n";
+        br_cli_term_write(&g->term, lost, sizeof(lost) - 1);
+    } else {
+        br_cli_term_write(&g->term, b->data, b->len);
+    }
+    br_buf_reset(b);
+}
+
+/* A run that nobody can watch any more is not to go on. */
+static void check_output(struct fg *g)
+{
+    if (g->term.broken && !g->canceling) {
+        g->canceling = true;
+        br_cli_client_cancel(&g->client);
+    }
+}
+
+/* ---- asks ----------------------------------------------------------------------------------- */
+
+static void say(struct fg *g, const char *text)
+{
+    br_cli_term_write(&g->asker, text, strlen(text));
+}
+
+static int on_input(void *ctx, int fd, short revents, struct br_err *err);
+
+static void put_question(struct fg *g)
+{
+    if (g->asking || g->nasks == 0)
+        return;
+    if (!g->can_ask || g->canceling) {
+        while (g->nasks) {
+            const char *note =
+                g->canceling ? "the run was canceled" : "there was no terminal to ask at";
+            br_cli_client_answer(&g->client, g->asks[--g->nasks], false, note);
+        }
+        return;
+    }
+    if (g->f->json && g->view.out.len) { /* only the question's own part of the view */
+        br_cli_term_write(&g->asker, g->view.out.data, g->view.out.len);
+        br_buf_reset(&g->view.out);
+    }
+    (void)tcflush(g->asker.in, TCIFLUSH); /* what was typed before the question is no answer */
+    say(g, "  Allow it this once? Only y or yes does: ");
+    g->asking = true;
+    g->nanswer = 0;
+    g->answer_long = false;
+    if (br_loop_watch(g->client.loop, g->asker.in, POLLIN, on_input, g) < 0)
+        br_cli_client_cancel(&g->client);
+}
+
+static void end_question(struct fg *g)
+{
+    br_loop_unwatch(g->client.loop, g->asker.in);
+    g->asking = false;
+}
+
+static void drop_ask(struct fg *g, unsigned i)
+{
+    memmove(g->asks[i], g->asks[i + 1], (g->nasks - i - 1) * sizeof(g->asks[0]));
+    g->nasks--;
+}
+
+static void answered(struct fg *g, bool allow, const char *note)
+{
+    end_question(g);
+    br_cli_client_answer(&g->client, g->asks[0], allow, note);
+    drop_ask(g, 0);
+    put_question(g);
+}
+
+static int on_input(void *ctx, int fd, short revents, struct br_err *err)
+{
+    struct fg *g = ctx;
+    char chunk[256];
+    (void)revents;
+    (void)err;
+    ssize_t n = read(fd, chunk, sizeof(chunk));
+    if (n <= 0) {
+        say(g, "\n");
+        answered(g, false, "no answer: end of input");
+        return 0;
+    }
+    for (ssize_t i = 0; i < n; i++) {
+        if (chunk[i] == '\n') {
+            /* anything after the line was not typed in answer to the next question */
+            answered(g, !g->answer_long && br_cli_answer_allows(g->answer, g->nanswer), "");
+            return 0;
+        }
+        if (g->nanswer < sizeof(g->answer))
+            g->answer[g->nanswer++] = chunk[i];
+        else
+            g->answer_long = true;
+    }
+    return 0;
+}
+
+static void ask_opened(struct fg *g, const char *id)
+{
+    if (g->nasks == ASKS_MAX || strlen(id) >= sizeof(g->asks[0])) {
+        br_cli_client_answer(&g->client, id, false, "too many open questions");
+        return;
+    }
+    snprintf(g->asks[g->nasks++], sizeof(g->asks[0]), "%s", id);
+    put_question(g);
+}
+
+/* Somebody else ended an ask: its time ran out, or the run is being canceled. */
+static void ask_ended(struct fg *g, const char *id)
+{
+    for (unsigned i = 0; i < g->nasks; i++) {
+        if (strcmp(g->asks[i], id) != 0)
+            continue;
+        if (i == 0 && g->asking) {
+            end_question(g);
+            say(g, "\n");
+        }
+        drop_ask(g, i);
+        break;
+    }
+}
+
+/* ---- hooks ---------------------------------------------------------------------------------- */
+
+/* The command's own output, which is what `exec` is for. */
+static void pass_stream(const json_t *output, const char *key, int fd)
+{
+    const json_t *s = json_object_get(output, key);
+    if (!json_is_string(s))
+        return;
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_VIEW_MAX);
+    if (isatty(fd) == 1)
+        br_buf_put_visible(&b, json_string_value(s), json_string_length(s), false);
+    else
+        br_buf_put(&b, json_string_value(s), json_string_length(s));
+    (void)br_write_all(fd, b.data, b.len);
+}
+
+/* What the view does not tell: ids of asks, and the result of the one command. */
+static void look_inside(struct fg *g, const char *text, size_t n)
+{
+    json_t *event = json_loadb(text, n, 0, NULL);
+    const json_t *data = json_object_get(event, "data");
+    const char *type = json_string_value(json_object_get(event, "type"));
+    const char *id = json_string_value(json_object_get(data, "permissionId"));
+    if (type && id && strcmp(type, "permission.requested") == 0)
+        ask_opened(g, id);
+    else if (type && id && strcmp(type, "permission.resolved") == 0)
+        ask_ended(g, id);
+    else if (type && strcmp(type, "tool.result") == 0 && g->f->mode == BR_RUN_EXEC && !g->f->json) {
+        const json_t *output = json_object_get(data, "output");
+        pass_stream(output, "stdout", STDOUT_FILENO);
+        pass_stream(output, "stderr", STDERR_FILENO);
+    }
+    json_decref(event);
+}
+
+static void print_json(struct fg *g, const char *text, size_t n)
+{
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_VIEW_MAX);
+    if (g->term.tty_out)
+        br_cli_put_json_safe(&b, text, n);
+    else
+        br_buf_put(&b, text, n);
+    br_buf_put_u8(&b, '\n');
+    br_cli_term_write(&g->term, b.data, b.len);
+}
+
+/* With --json the view is not shown, but what led to a question is kept for the question. */
+static bool leads_to_ask(const char *type)
+{
+    static const char *const types[] = {"tool.call", "policy.decision", "bridle.votes",
+                                        "permission.requested"};
+    for (size_t i = 0; i < BR_ARRAY_LEN(types); i++)
+        if (strcmp(type, types[i]) == 0)
+            return true;
+    return false;
+}
+
+static int on_event(void *ctx, const char *text, size_t n, struct br_err *err)
+{
+    struct fg *g = ctx;
+    const char *type = g->view.type;
+    int r = br_cli_view_event(&g->view, text, n, err);
+    if (r < 0)
+        return r;
+    if (strcmp(type, "permission.resolved") == 0)
+        look_inside(g, text, n); /* before it is shown: the question's line ends here */
+    if (g->f->json)
+        print_json(g, text, n);
+    if (g->f->json && (!leads_to_ask(type) || !g->can_ask))
+        br_buf_reset(&g->view.out);
+    if (!g->f->json)
+        flush_view(g);
+    if (strcmp(type, "permission.requested") == 0 || strcmp(type, "tool.result") == 0)
+        look_inside(g, text, n);
+    check_output(g);
+    return 0;
+}
+
+static void on_refused(void *ctx, const char *text)
+{
+    struct fg *g = ctx;
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(4 * BR_ERR_TEXT_MAX);
+    if (!g->can_ask)
+        return; /* the session had denied it already */
+    br_buf_printf(&b, "  the answer came too late: ");
+    br_cli_put_line(&b, text, strlen(text), 200);
+    br_buf_put_u8(&b, '\n');
+    br_cli_term_write(&g->asker, b.data, b.len);
+}
+
+static void on_canceling(void *ctx, int signo)
+{
+    struct fg *g = ctx;
+    g->canceling = true;
+    br_cli_term_clear_status(&g->term);
+    if (g->asking) {
+        end_question(g);
+        say(g, "\n");
+        put_question(g);
+    }
+    if (signo != SIGHUP)
+        (void)!write(STDERR_FILENO, "canceling... (again to end it at once)\n", 39);
+}
+
+static int on_tick(void *ctx, struct br_err *err)
+{
+    struct fg *g = ctx;
+    char text[256];
+    (void)err;
+    if (!g->asking && br_cli_view_status(&g->view, text, sizeof(text)))
+        br_cli_term_status(&g->term, text);
+    g->tick = br_loop_timer(g->client.loop, TICK_US, on_tick, g);
+    return 0;
+}
+
+static const struct br_cli_hooks hooks = {
+    .event = on_event, .refused = on_refused, .canceling = on_canceling};
+
+static void setup_terminal(struct fg *g)
+{
+    bool exec = g->f->mode == BR_RUN_EXEC;
+    br_cli_term_init(&g->term, STDIN_FILENO, exec && !g->f->json ? STDERR_FILENO : STDOUT_FILENO);
+    br_cli_term_init(&g->asker, STDIN_FILENO, exec || g->f->json ? STDERR_FILENO : STDOUT_FILENO);
+    g->can_ask = g->asker.tty_in && g->asker.tty_out;
+    const struct br_cli_term *t = g->f->json ? &g->asker : &g->term;
+    br_cli_view_init(&g->view, t->colour, t->width);
+    g->view.exec = exec;
+}
+
+static int serve(struct fg *g, struct br_err *err)
+{
+    if (g->term.tty_out && !g->f->json)
+        g->tick = br_loop_timer(g->client.loop, TICK_US, on_tick, g);
+    int r = br_cli_client_wait(&g->client, err);
+    if (g->asking) {
+        end_question(g);
+        say(g, "\n");
+    }
+    br_cli_term_clear_status(&g->term);
+    if (!g->f->json) {
+        br_cli_view_summary(&g->view);
+        flush_view(g);
+    }
+    if (r == 0 && g->client.code) {
+        err->code = g->client.code;
+        snprintf(err->text, sizeof(err->text), "%s", g->client.text);
+    }
+    return r;
+}
+
+int br_cli_foreground(const struct br_cli_foreground *f)
+{
+    struct br_err err = {.code = BR_OK};
+    struct br_cli_documents d;
+    struct fg *g = calloc(1, sizeof(*g));
+    br_require(g);
+    g->f = f;
+    setup_terminal(g);
+    int code = -1;
+    int r = br_cli_documents_read(f, &d, &err);
+    if (r == 0) {
+        r = br_cli_client_open(&g->client, &hooks, g, &err);
+        if (r == 0)
+            r = br_cli_documents_send(f, &d, g->can_ask, &g->client, &err);
+        if (r == 0)
+            r = serve(g, &err);
+        if (r == 0)
+            code = (int)g->client.exit_code;
+        br_cli_client_close(&g->client);
+    }
+    if (err.code) {
+        int failed = br_cli_fail(&err);
+        code = code >= 0 ? code : failed;
+    }
+    if (g->term.broken && code == 0)
+        code = 1;
+    br_cli_view_free(&g->view);
+    br_cli_documents_free(&d);
+    free(g);
+    return code;
+}

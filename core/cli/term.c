@@ -1,0 +1,74 @@
+/*
+ * The terminal: what it can do, one rewritten status line, and what counts as a yes. Only this file
+ * and help.c write to the view's output; everything that reaches it was made safe by the view.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+static bool wants_colour(void)
+{
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    return !(no && no[0]) && term && term[0] && strcmp(term, "dumb") != 0;
+}
+
+void br_cli_term_init(struct br_cli_term *t, int in, int out)
+{
+    *t = (struct br_cli_term){.in = in, .out = out, .width = BR_CLI_WIDTH};
+    t->tty_in = isatty(in) == 1;
+    t->tty_out = isatty(out) == 1;
+    t->colour = t->tty_out && wants_colour();
+    struct winsize ws;
+    if (t->tty_out && ioctl(out, TIOCGWINSZ, &ws) == 0 && ws.ws_col >= 40)
+        t->width = ws.ws_col < BR_CLI_WIDTH ? ws.ws_col : BR_CLI_WIDTH;
+}
+
+void br_cli_term_write(struct br_cli_term *t, const void *p, size_t n)
+{
+    if (n == 0 || t->broken)
+        return;
+    br_cli_term_clear_status(t);
+    if (br_write_all(t->out, p, n) < 0)
+        t->broken = true;
+}
+
+static bool can_rewrite(const struct br_cli_term *t)
+{
+    const char *term = getenv("TERM");
+    return t->tty_out && !t->broken && term && term[0] && strcmp(term, "dumb") != 0;
+}
+
+void br_cli_term_status(struct br_cli_term *t, const char *text)
+{
+    if (!can_rewrite(t))
+        return;
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(1024);
+    br_buf_printf(&b, "\r\033[K%s%.*s%s", t->colour ? "\033[2m" : "", (int)t->width - 1, text,
+                  t->colour ? "\033[0m" : "");
+    if (!b.failed && br_write_all(t->out, b.data, b.len) == 0)
+        t->status_shown = true;
+}
+
+void br_cli_term_clear_status(struct br_cli_term *t)
+{
+    if (t->status_shown)
+        (void)br_write_all(t->out, "\r\033[K", 4);
+    t->status_shown = false;
+}
+
+bool br_cli_answer_allows(const char *line, size_t n)
+{
+    while (n && (line[n - 1] == '\n' || line[n - 1] == '\r' || line[n - 1] == ' ' ||
+                 line[n - 1] == '\t'))
+        n--;
+    while (n && (*line == ' ' || *line == '\t')) {
+        line++;
+        n--;
+    }
+    return (n == 1 && (line[0] | 0x20) == 'y') ||
+           (n == 3 && (line[0] | 0x20) == 'y' && (line[1] | 0x20) == 'e' &&
+            (line[2] | 0x20) == 's');
+}

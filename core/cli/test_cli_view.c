@@ -1,0 +1,385 @@
+/*
+ * The view: what a model or a tool says never becomes an act of the terminal, nor a line that looks
+ * like one of ours, and never more than its bound.
+ */
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+/* cmocka needs the above first */
+#include <cmocka.h>
+
+#include "cli/view_priv.h"
+
+#define HEAD "{\"v\":1,\"type\":\"%s\",\"eventId\":\"e\",\"at\":\"2026-01-01T00:00:0%u.500+00:00\","
+
+static struct br_cli_view view;
+
+static int setup(void **state)
+{
+    (void)state;
+    br_cli_view_init(&view, false, 80);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    br_cli_view_free(&view);
+    return 0;
+}
+
+static void feed_at(unsigned second, const char *type, const char *actor, const char *data)
+{
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(4u << 20);
+    br_buf_printf(&b, HEAD "\"actor\":\"%s\",\"data\":", type, second, actor);
+    br_buf_put(&b, data, strlen(data));
+    br_buf_put_u8(&b, '}');
+    struct br_err err = {.code = BR_OK};
+    int r = br_cli_view_event(&view, br_buf_cstr(&b), b.len, &err);
+    if (r < 0)
+        fail_msg("%s: %s", type, err.text);
+}
+
+static void feed(const char *type, const char *data)
+{
+    feed_at(0, type, "kernel", data);
+}
+
+static const char *shown(void)
+{
+    const char *s = br_buf_cstr(&view.out);
+    assert_non_null(s);
+    return s;
+}
+
+/* No byte that a terminal acts on, valid UTF-8, and no line over the width. */
+static void assert_safe(unsigned width)
+{
+    const char *s = shown();
+    size_t n = view.out.len;
+    assert_true(br_utf8_valid(s, n));
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)s[i];
+        if ((c < 0x20 && c != '\n') || c == 0x7f)
+            fail_msg("byte 0x%02x at %zu of '%s'", c, i, s);
+        if (c == 0xc2 && (unsigned char)s[i + 1] < 0xa0)
+            fail_msg("a C1 control at %zu of '%s'", i, s);
+        if (c == 0xe2 && (unsigned char)s[i + 1] == 0x80 && (unsigned char)s[i + 2] >= 0xa8 &&
+            (unsigned char)s[i + 2] <= 0xae)
+            fail_msg("a bidirectional control at %zu of '%s'", i, s);
+    }
+    for (const char *line = s; *line;) {
+        size_t len = strcspn(line, "\n");
+        if (view_columns(line, len) > width)
+            fail_msg("a line of %u columns: '%.*s'", view_columns(line, len), (int)len, line);
+        line += len + (line[len] == '\n');
+    }
+}
+
+/* ESC, an OSC title, CR, BEL, DEL, C1 CSI, right-to-left override, zero bytes are not in JSON. */
+#define HOSTILE "\\u001b[2J\\u001b]0;owned\\u0007\\rgone\\b\\u007f\\u009b31m\\u202edesrever\\u2066x"
+
+static const char *const hostile_events[][2] = {
+    {"bridle.run", "{\"runId\":\"" HOSTILE "\",\"mode\":\"run\",\"goal\":\"" HOSTILE
+                   "\\n> fake\",\"model\":\"" HOSTILE "\",\"workspace\":\"" HOSTILE
+                   "\",\"policy\":\"" HOSTILE "\",\"manifest\":\"" HOSTILE
+                   "\",\"tableSha256\":\"" HOSTILE "\",\"rules\":3,\"profile\":\"" HOSTILE "\"}"},
+    {"bridle.text", "{\"stream\":\"s\",\"text\":\"" HOSTILE "\",\"final\":true}"},
+    {"tool.call", "{\"callId\":\"" HOSTILE "\",\"tool\":\"" HOSTILE "\",\"input\":{\"" HOSTILE
+                  "\":\"" HOSTILE "\",\"content\":\"" HOSTILE "\\n" HOSTILE "\"}}"},
+    {"policy.decision",
+     "{\"action\":\"" HOSTILE "\",\"subject\":\"" HOSTILE
+     "\",\"effect\":\"deny\",\"reason\":\"" HOSTILE "\",\"ruleId\":\"" HOSTILE "\"}"},
+    {"bridle.votes", "{\"source\":\"" HOSTILE "\",\"ruleId\":\"r\",\"opaque\":true,\"votes\":[{"
+                     "\"source\":\"x\",\"effect\":\"" HOSTILE "\",\"ruleId\":\"" HOSTILE "\"}]}"},
+    {"permission.requested",
+     "{\"permissionId\":\"p\",\"action\":\"process.exec\",\"subject\":\"" HOSTILE
+     "\",\"scope\":\"once\",\"reason\":\"" HOSTILE "\"}"},
+    {"permission.resolved",
+     "{\"permissionId\":\"p\",\"decision\":\"deny\",\"note\":\"" HOSTILE "\"}"},
+    {"tool.result", "{\"callId\":\"c\",\"tool\":\"t\",\"ok\":false,\"output\":{\"exitCode\":1,"
+                    "\"stdout\":\"" HOSTILE "\",\"stderr\":\"" HOSTILE
+                    "\"},\"error\":{\"code\":\"" HOSTILE "\",\"message\":\"" HOSTILE "\"}}"},
+    {"tool.result",
+     "{\"ok\":true,\"output\":{\"entries\":[{\"name\":\"" HOSTILE "\",\"type\":\"dir\"}]}}"},
+    {"tool.result", "{\"ok\":true,\"output\":{\"matches\":[{\"path\":\"" HOSTILE
+                    "\",\"line\":1,\"text\":\"" HOSTILE "\"}]}}"},
+    {"tool.result", "{\"ok\":true,\"output\":\"" HOSTILE "\"}"},
+    {"tool.result", "{\"ok\":true,\"output\":{\"other\":\"" HOSTILE "\"}}"},
+    {"sandbox.started", "{\"image\":\"" HOSTILE "\",\"network\":\"" HOSTILE "\",\"mounts\":4}"},
+    {"budget.warning", "{\"metric\":\"" HOSTILE "\",\"used\":1,\"limit\":2}"},
+    {"bridle.notice", "{\"code\":\"" HOSTILE "\",\"message\":\"" HOSTILE "\"}"},
+    {"bridle.policy.error", "{\"code\":\"" HOSTILE "\",\"message\":\"" HOSTILE "\"}"},
+    {"bridle.provider", "{\"error\":{\"code\":\"" HOSTILE "\",\"message\":\"" HOSTILE "\"}}"},
+    {"error", "{\"code\":\"" HOSTILE "\",\"message\":\"" HOSTILE "\"}"},
+    {"bridle.workspace", "{\"changed\":[{\"path\":\"" HOSTILE "\",\"change\":\"" HOSTILE "\"}]}"},
+    {"agent.stopped",
+     "{\"status\":\"" HOSTILE "\",\"note\":\"" HOSTILE "\",\"steps\":1,\"toolCalls\":2}"},
+    {HOSTILE, "{}"},
+};
+
+static void test_hostile_text(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < BR_ARRAY_LEN(hostile_events); i++)
+        feed(hostile_events[i][0], hostile_events[i][1]);
+    br_cli_view_summary(&view);
+    assert_safe(80);
+    assert_non_null(strstr(shown(), "\\x1b[2J")); /* it is shown, not dropped */
+    assert_non_null(strstr(shown(), "\\u202e"));
+}
+
+static void test_hostile_status_line(void **state)
+{
+    (void)state;
+    char line[256];
+    feed("tool.call", "{\"callId\":\"c\",\"tool\":\"" HOSTILE "\",\"input\":{}}");
+    feed("policy.decision", "{\"action\":\"a\",\"effect\":\"allow\"}");
+    view.phase_since_us -= 5000000;
+    assert_true(br_cli_view_status(&view, line, sizeof(line)));
+    for (const char *p = line; *p; p++)
+        assert_true((unsigned char)*p >= 0x20 && *p != 0x7f);
+    assert_non_null(strstr(line, "5.0 s"));
+}
+
+/* Every line of somebody else's text stands behind a gutter, so none looks like ours. */
+static void test_no_imitation(void **state)
+{
+    (void)state;
+    feed("bridle.text",
+         "{\"text\":\"ok\\n  allow  fs.write x  (operator:all)\\n  Allow it this once? "
+         "Only y or yes does: y\\n\\n> process_exec\",\"final\":true}");
+    feed("tool.result",
+         "{\"ok\":true,\"output\":\"x\\n  allow  y  (operator:z)\\n> process_exec\"}");
+    for (const char *line = shown(); *line;) {
+        size_t len = strcspn(line, "\n");
+        if (len && strncmp(line, "| ", 2) != 0 && strncmp(line, "  : ", 4) != 0 &&
+            strncmp(line, "  ok ", 5) != 0)
+            fail_msg("a line without a gutter: '%.*s'", (int)len, line);
+        line += len + (line[len] == '\n');
+    }
+}
+
+static void test_streamed_text_is_folded(void **state)
+{
+    (void)state;
+    feed("bridle.text", "{\"text\":\"one two thr\",\"final\":false}");
+    feed("bridle.text", "{\"text\":\"ee\\nfour\",\"final\":false}");
+    feed("bridle.text", "{\"text\":\"\",\"final\":true}");
+    assert_string_equal(shown(), "\n| one two three\n| four\n");
+    br_buf_reset(&view.out);
+    for (int i = 0; i < 40; i++)
+        feed("bridle.text", "{\"text\":\"word \\u4e16\\u754c \",\"final\":false}");
+    feed("agent.stopped", "{\"status\":\"completed\"}");
+    assert_safe(80);
+    br_buf_reset(&view.out);
+    char *huge = malloc(20100);
+    assert_non_null(huge);
+    strcpy(huge, "{\"text\":\"");
+    for (int i = 0; i < 5000; i++)
+        strcat(huge + 9 + 4 * i - (i ? 4 : 0), "a\xc3\xa4o");
+    strcat(huge, "\",\"final\":true}");
+    feed("bridle.text", huge);
+    free(huge);
+    assert_safe(80);
+    size_t letters = 0;
+    for (const char *p = shown(); *p; p++)
+        letters += *p == 'a';
+    assert_int_equal(letters, 5000); /* nothing is lost where the held word is full */
+}
+
+static void test_long_values_are_bounded(void **state)
+{
+    (void)state;
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(1u << 20);
+    br_buf_printf(
+        &b, "{\"callId\":\"c\",\"tool\":\"fs_write\",\"input\":{\"path\":\"p\",\"content\":\"");
+    for (int i = 0; i < 3000; i++)
+        br_buf_printf(&b, "line %d\\n", i);
+    br_buf_printf(&b, "\"}}");
+    feed("tool.call", br_buf_cstr(&b));
+    assert_safe(80);
+    size_t lines = 0;
+    for (const char *p = shown(); *p; p++)
+        lines += *p == '\n';
+    assert_true(lines < 20);
+    assert_non_null(strstr(shown(), "KiB more"));
+}
+
+/* What is to be permitted is shown whole, however long it is. */
+static void test_ask_shows_the_whole_command(void **state)
+{
+    (void)state;
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(1u << 20);
+    br_buf_printf(
+        &b,
+        "{\"permissionId\":\"p\",\"action\":\"process.exec\",\"scope\":\"once\",\"subject\":\"");
+    for (int i = 0; i < 6000; i++)
+        br_buf_printf(&b, "argument ");
+    br_buf_printf(&b, "LAST\"}");
+    feed("permission.requested", br_buf_cstr(&b));
+    assert_safe(80);
+    assert_non_null(strstr(shown(), "LAST"));
+    assert_string_equal(view.ask_id, "p");
+}
+
+static void test_decision_names_its_rule(void **state)
+{
+    (void)state;
+    feed("policy.decision",
+         "{\"action\":\"fs.read\",\"subject\":\"src/a.lua\",\"effect\":\"allow\","
+         "\"ruleId\":\"reads\"}");
+    feed("bridle.votes",
+         "{\"source\":\"operator\",\"ruleId\":\"reads\",\"effect\":\"allow\",\"votes\":"
+         "[{\"source\":\"operator\",\"ruleId\":\"reads\",\"effect\":\"allow\"},"
+         "{\"source\":\"manifest\",\"ruleId\":\"m1\",\"effect\":\"allow\"}]}");
+    assert_string_equal(shown(), "  allow  fs.read src/a.lua  (operator:reads)\n"
+                                 "         also allow (manifest:m1)\n");
+    br_buf_reset(&view.out);
+    feed("policy.decision", "{\"action\":\"fs.write\",\"subject\":\"x\",\"effect\":\"deny\","
+                            "\"ruleId\":\"operator:no\",\"reason\":\"because\"}");
+    feed("tool.result", "{\"ok\":false,\"error\":{\"code\":\"DENIED\",\"message\":\"no\"}}");
+    assert_string_equal(shown(), "  deny   fs.write x  (operator:no)\n         because\n"
+                                 "  failed   DENIED\n  : no\n");
+}
+
+static void test_summary(void **state)
+{
+    (void)state;
+    feed_at(
+        1, "bridle.run", "kernel",
+        "{\"runId\":\"run_1\",\"mode\":\"run\",\"goal\":\"g\",\"model\":\"m\",\"scripted\":true,"
+        "\"workspace\":\"/w\",\"policy\":\"default\",\"rules\":3}");
+    assert_non_null(strstr(shown(), "scripted provider"));
+    feed("model.response", "{\"usage\":{\"promptTokens\":4000,\"completionTokens\":210}}");
+    feed("policy.decision", "{\"action\":\"a\",\"effect\":\"ask\"}");
+    feed("permission.requested", "{\"permissionId\":\"p\",\"action\":\"a\",\"scope\":\"once\"}");
+    feed_at(2, "permission.resolved", "operator",
+            "{\"permissionId\":\"p\",\"decision\":\"allow\"}");
+    feed("policy.decision", "{\"action\":\"a\",\"effect\":\"ask\"}");
+    feed("permission.requested", "{\"permissionId\":\"q\",\"action\":\"a\",\"scope\":\"once\"}");
+    feed_at(3, "permission.resolved", "kernel",
+            "{\"permissionId\":\"q\",\"decision\":\"deny\",\"note\":\"nobody answered in time\"}");
+    feed("bridle.workspace", "{\"changed\":[{\"path\":\"a.lua\",\"change\":\"modified\"}],"
+                             "\"truncated\":false}");
+    feed_at(5, "agent.stopped", "agent",
+            "{\"agentId\":\"a\",\"status\":\"completed\",\"steps\":3,\"toolCalls\":2}");
+    br_buf_reset(&view.out);
+    br_cli_view_summary(&view);
+    assert_string_equal(shown(), "\ncompleted\n"
+                                 "  did        3 steps, 2 tool calls, 4,210 tokens (scripted "
+                                 "provider), 4.0 s\n"
+                                 "  decisions  0 allow, 2 ask, 0 deny\n"
+                                 "  asks       1 allowed, 1 not answered\n"
+                                 "  changed    modified  a.lua\n"
+                                 "  record     bridle show run_1\n");
+}
+
+static void test_colour_is_only_ours(void **state)
+{
+    (void)state;
+    br_cli_view_free(&view);
+    br_cli_view_init(&view, true, 80);
+    feed("tool.call",
+         "{\"callId\":\"c\",\"tool\":\"\\u001b[31mred\",\"input\":{\"a\":\"\\u001b[0m\"}}");
+    assert_non_null(strstr(shown(), "\033[1m> \\x1b[31mred\033[0m"));
+}
+
+static void test_what_is_not_an_event(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"",
+                                      "{}",
+                                      "[]",
+                                      "null",
+                                      "{\"type\":\"x\"}",
+                                      "{\"type\":\"x\",\"data\":[]}",
+                                      "{\"type\":1,\"data\":{}}",
+                                      "{\"type\":\"x\",\"type\":\"y\",\"data\":{}}",
+                                      "{\"type\":\"x\",\"data\":{}} trailing",
+                                      "{\"type\":\"x\",\"data\":{\"a\":\"\xff\"}}"};
+    for (size_t i = 0; i < BR_ARRAY_LEN(bad); i++) {
+        struct br_err err;
+        assert_int_equal(br_cli_view_event(&view, bad[i], strlen(bad[i]), &err),
+                         -BR_E_INVALID_JSON);
+        assert_int_equal(view.out.len, 0);
+    }
+}
+
+/* Wrong types in the right places are shown as nothing, never read as something else. */
+static void test_wrong_types(void **state)
+{
+    (void)state;
+    static const char *const types[] = {
+        "bridle.run",       "bridle.text",          "tool.call",           "policy.decision",
+        "bridle.votes",     "permission.requested", "permission.resolved", "tool.result",
+        "sandbox.started",  "budget.warning",       "bridle.notice",       "bridle.provider",
+        "bridle.workspace", "agent.stopped",        "model.response",      "bridle.exec"};
+    static const char *const data[] = {
+        "{}", "{\"text\":1,\"tool\":[],\"callId\":{},\"input\":[1,\"a\\nb\"],\"action\":null,"
+              "\"effect\":7,"
+              "\"votes\":{},\"output\":[[]],\"error\":\"x\",\"changed\":{\"a\":1},\"usage\":[],"
+              "\"steps\":-5,\"status\":true,\"rules\":\"x\",\"permissionId\":9,\"durationMs\":-1}"};
+    for (size_t i = 0; i < BR_ARRAY_LEN(types); i++)
+        for (size_t k = 0; k < BR_ARRAY_LEN(data); k++)
+            feed(types[i], data[k]);
+    br_cli_view_summary(&view);
+    assert_safe(80);
+    assert_int_equal(view.steps, 0);
+}
+
+static void test_put_line(void **state)
+{
+    (void)state;
+    struct br_buf b = BR_BUF_INIT(1000);
+    br_cli_put_line(&b, "0123456789", 10, 10);
+    assert_string_equal(br_buf_cstr(&b), "0123456789");
+    br_buf_reset(&b);
+    br_cli_put_line(&b, "0123456789a", 11, 10);
+    assert_string_equal(br_buf_cstr(&b), "0123456...");
+    br_buf_reset(&b);
+    br_cli_put_line(&b, "a\nb\x1b", 4, 10);
+    assert_string_equal(br_buf_cstr(&b), "a\\nb\\x1b");
+    br_buf_free(&b);
+}
+
+static void test_json_on_a_terminal(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"a\":\"\xc3\xa4 \x7f \xc2\x9b \xe2\x80\xae \xf3\xa0\x81\x81 \xf0\x9f\x98\x80\"}";
+    struct br_buf b = BR_BUF_INIT(1000);
+    br_cli_put_json_safe(&b, text, sizeof(text) - 1);
+    assert_string_equal(
+        br_buf_cstr(&b),
+        "{\"a\":\"\xc3\xa4 \\u007f \\u009b \\u202e \\udb40\\udc41 \xf0\x9f\x98\x80\"}");
+    json_t *before = json_loadb(text, sizeof(text) - 1, 0, NULL);
+    json_t *after = json_loadb((char *)b.data, b.len, 0, NULL);
+    assert_true(before && json_equal(before, after));
+    json_decref(before);
+    json_decref(after);
+    br_buf_free(&b);
+}
+
+#define VIEW_TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        VIEW_TEST(test_hostile_text),
+        VIEW_TEST(test_hostile_status_line),
+        VIEW_TEST(test_no_imitation),
+        VIEW_TEST(test_streamed_text_is_folded),
+        VIEW_TEST(test_long_values_are_bounded),
+        VIEW_TEST(test_ask_shows_the_whole_command),
+        VIEW_TEST(test_decision_names_its_rule),
+        VIEW_TEST(test_summary),
+        VIEW_TEST(test_colour_is_only_ours),
+        VIEW_TEST(test_what_is_not_an_event),
+        VIEW_TEST(test_wrong_types),
+        cmocka_unit_test(test_put_line),
+        cmocka_unit_test(test_json_on_a_terminal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,151 @@
+/*
+ * The table of verbs and options. Help, the parser, shell completion and the test that every verb
+ * has a man page all read this one.
+ */
+#include <string.h>
+
+#include "cli/cli.h"
+
+#define OPT_DIR                                                                                    \
+    {                                                                                              \
+        "dir", 'C', "DIR", "the workspace (default: the present directory)", BR_COMPLETE_DIR       \
+    }
+#define OPT_POLICY                                                                                 \
+    {                                                                                              \
+        "policy", 'p', "POLICY",                                                                   \
+            "the operator's policy, a Lua file (default: policy.lua\n"                             \
+            "in the configuration, else one that asks before effects)",                            \
+            BR_COMPLETE_FILE                                                                       \
+    }
+#define OPT_CONFIG                                                                                 \
+    {                                                                                              \
+        "config", 0, "FILE",                                                                       \
+            "providers and models, a Lua file (default: bridle.lua\n"                              \
+            "in the configuration)",                                                               \
+            BR_COMPLETE_FILE                                                                       \
+    }
+#define OPT_JSON(text_)                                                                            \
+    {                                                                                              \
+        "json", 0, NULL, text_, BR_COMPLETE_NONE                                                   \
+    }
+
+const struct br_cli_verb br_cli_verbs[] = {
+    {
+        .name = "run",
+        .synopsis = "[options] [GOAL...]",
+        .summary = "let an agent work on a workspace, asking before side effects",
+        .details =
+            "Starts one run in the foreground: an agent works towards GOAL inside a sandbox\n"
+            "that sees the workspace and nothing else of this machine. Every tool call is\n"
+            "decided by the policy (and the manifest, which can only tighten it) before it\n"
+            "happens. Where the answer is 'ask' you are asked; only y or yes allows. Without\n"
+            "a terminal every ask is denied. Ctrl-C ends the run cleanly; a second one at\n"
+            "once.\n"
+            "\n"
+            "Without a configured provider the run is played by a scripted one, which is\n"
+            "said wherever it matters.",
+        .opts = {OPT_DIR,
+                 {"task", 't', "MANIFEST", "a task manifest: goal, allowed paths, permissions",
+                  BR_COMPLETE_FILE},
+                 OPT_POLICY,
+                 {"model", 'm', "MODEL", "a model, as NAME or PROVIDER/NAME", BR_COMPLETE_NONE},
+                 OPT_CONFIG,
+                 {"scenario", 0, "FILE", "what the scripted provider plays", BR_COMPLETE_FILE},
+                 {"timeout", 0, "SECONDS", "end the run after this long", BR_COMPLETE_NONE},
+                 OPT_JSON("print the stored events instead, one a line")},
+        .operands_max = 100000,
+        .complete = BR_COMPLETE_NONE,
+        .run = br_cli_run,
+    },
+    {
+        .name = "exec",
+        .synopsis = "[options] MANIFEST -- COMMAND [ARGUMENT...]",
+        .summary = "run one command in the sandbox, under policy",
+        .details = "Decides COMMAND like a tool call of an agent, asks if the answer is 'ask',\n"
+                   "runs it in the sandbox that the manifest describes, and exits with its\n"
+                   "status (128+n if signal n ended it).",
+        .opts = {OPT_DIR,
+                 OPT_POLICY,
+                 {"timeout", 0, "SECONDS", "end it after this long", BR_COMPLETE_NONE},
+                 OPT_JSON("print the stored events instead, one a line")},
+        .operands_min = 1,
+        .operands_max = 1,
+        .tail = true,
+        .complete = BR_COMPLETE_FILE,
+        .run = br_cli_exec,
+    },
+    {
+        .name = "validate",
+        .synopsis = "[options] MANIFEST",
+        .summary = "check a task manifest and the policy; start nothing",
+        .details = "Compiles the manifest with the policy into a decision table, as a run would,\n"
+                   "and says what is wrong with it. Exits with 5 if something is.",
+        .opts = {OPT_DIR, OPT_POLICY, OPT_JSON("print the report as JSON")},
+        .operands_min = 1,
+        .operands_max = 1,
+        .complete = BR_COMPLETE_FILE,
+        .run = br_cli_validate,
+    },
+    {
+        .name = "show",
+        .synopsis = "[options] [RUN]",
+        .summary = "list the recorded runs, or print the record of one",
+        .details = "RUN is the id of a run, or the beginning of one that no other run has.",
+        .opts = {OPT_JSON("print the runs, or the stored events, one a line")},
+        .operands_max = 1,
+        .complete = BR_COMPLETE_NONE,
+        .run = br_cli_show,
+    },
+    {
+        .name = "doctor",
+        .synopsis = "[options]",
+        .summary = "what this machine can enforce, and how to fix what it cannot",
+        .details = "Tries the operations that the sandbox is made of. Exits with 6 if one is\n"
+                   "missing that the default profile cannot run without.",
+        .opts = {OPT_JSON("print the table as JSON"),
+                 {"delegate", 0, "USER",
+                  "as root: give USER cgroups to limit sandboxes with,\n"
+                  "until the next boot",
+                  BR_COMPLETE_NONE}},
+        .run = br_cli_doctor,
+    },
+    {
+        .name = "demo",
+        .synopsis = "[options]",
+        .summary = "a scripted agent repairs a small sample project",
+        .details = "Copies the sample project to a fresh directory, runs the scripted agent on\n"
+                   "it, shows what changed, and removes the copy. Answer y to let it work, or\n"
+                   "anything else to see what a denial does.",
+        .opts = {{"keep", 0, NULL, "keep the copy and say where it is", BR_COMPLETE_NONE},
+                 OPT_JSON("print the stored events instead, one a line")},
+        .run = br_cli_demo,
+    },
+    {
+        .name = "bench",
+        .synopsis = "[ARGUMENT...]",
+        .summary = "measure launches, tool calls and decisions on this machine",
+        .details = "Starts 'bridle-bench', which takes the arguments.",
+        .operands_max = 100000,
+        .run = br_cli_bench,
+    },
+    {
+        .name = "help",
+        .synopsis = "[VERB]",
+        .summary = "explain a verb",
+        .details = "The same as 'bridle VERB --help'.",
+        .opts = {{"completion", 0, "SHELL", "print the completion script for bash or zsh",
+                  BR_COMPLETE_NONE}},
+        .operands_max = 1,
+        .complete = BR_COMPLETE_VERB,
+        .run = br_cli_help_verb,
+    },
+    {.name = NULL},
+};
+
+const struct br_cli_verb *br_cli_verb_find(const char *name)
+{
+    for (const struct br_cli_verb *v = br_cli_verbs; v->name; v++)
+        if (strcmp(v->name, name) == 0)
+            return v;
+    return NULL;
+}

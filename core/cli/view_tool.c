@@ -1,0 +1,198 @@
+/*
+ * Tool calls and their results, as the operator needs to see them: what was asked for, whether it
+ * happened, how long it took, and the first lines of what came out.
+ */
+#include <stdlib.h>
+
+#include "cli/view_priv.h"
+
+#define CALL_LINES 4u    /* of arguments */
+#define VALUE_LINES 12u  /* of one long argument: file content, replaced text */
+#define RESULT_LINES 8u  /* of one output */
+#define CONTENT_LINES 4u /* of a file that was read */
+#define GUTTER "  : "
+
+static bool is_long(const json_t *value)
+{
+    const char *s = json_string_value(value);
+    return s && (strchr(s, '\n') || json_string_length(value) > 60);
+}
+
+/* `key: "value"` pairs of the short arguments. */
+static void put_short(struct br_buf *b, const json_t *input, bool with_long)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)input, key, value)
+    {
+        if (!with_long && is_long(value))
+            continue;
+        BR_CLEANUP_FREE char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+        br_buf_printf(b, "%s%s: %s", b->len ? "  " : "", key, text ? text : "?");
+    }
+}
+
+static const char *long_gutter(const char *key)
+{
+    if (strncmp(key, "old", 3) == 0)
+        return "    - ";
+    if (strncmp(key, "new", 3) == 0 || strcmp(key, "content") == 0)
+        return "    + ";
+    return "    : ";
+}
+
+void view_tool_call(struct br_cli_view *v, const json_t *data)
+{
+    size_t n, nid;
+    const char *tool = view_str(data, "tool", &n);
+    const char *call = view_str(data, "callId", &nid);
+    snprintf(v->last_call, sizeof(v->last_call), "%.*s", (int)nid, call);
+    snprintf(v->last_tool, sizeof(v->last_tool), "%.*s", (int)n, tool);
+    br_buf_printf(&v->out, "\n");
+    view_style_on(v, VIEW_BOLD);
+    br_buf_printf(&v->out, "> ");
+    br_cli_put_line(&v->out, tool, n, 40);
+    view_style_off(v, VIEW_BOLD);
+
+    const json_t *input = json_object_get(data, "input");
+    BR_CLEANUP_BUF struct br_buf args = BR_BUF_INIT(BR_VIEW_MAX);
+    if (json_is_object(input)) {
+        put_short(&args, input, v->exec);
+    } else if (input) {
+        BR_CLEANUP_FREE char *text = json_dumps(input, JSON_COMPACT | JSON_ENCODE_ANY);
+        br_buf_printf(&args, "%s", text ? text : "?");
+    }
+    unsigned used = 4 + view_columns(tool, n < 40 ? n : 40);
+    BR_CLEANUP_BUF struct br_buf line = BR_BUF_INIT(BR_VIEW_MAX);
+    if (args.len && br_buf_put_visible(&line, (char *)args.data, args.len, true) == 0 &&
+        used + view_columns((char *)line.data, line.len) <= v->width) {
+        br_buf_printf(&v->out, "  %.*s\n", (int)line.len, (char *)line.data);
+    } else {
+        br_buf_printf(&v->out, "\n");
+        view_block(v, "    ", (char *)args.data, args.len, CALL_LINES);
+    }
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(json_is_object(input) ? input : NULL), key, value)
+    {
+        if (v->exec || !is_long(value))
+            continue;
+        br_buf_printf(&v->out, "    ");
+        br_cli_put_line(&v->out, key, strlen(key), 40);
+        br_buf_printf(&v->out, ":\n");
+        view_block(v, long_gutter(key), json_string_value(value), json_string_length(value),
+                   VALUE_LINES);
+    }
+}
+
+static void put_output_block(struct br_cli_view *v, const json_t *output, const char *key,
+                             const char *gutter, unsigned lines)
+{
+    size_t n;
+    const char *s = view_str(output, key, &n);
+    if (n)
+        view_block(v, gutter, s, n, lines);
+}
+
+/* The one-line account of an output that init made; false if it is not one of those. */
+static bool put_account(struct br_cli_view *v, const json_t *o)
+{
+    const json_t *list;
+    if (json_object_get(o, "exitCode")) {
+        br_buf_printf(&v->out, "  exit %lld",
+                      (long long)json_integer_value(json_object_get(o, "exitCode")));
+    } else if (json_object_get(o, "signal")) {
+        br_buf_printf(&v->out, "  signal %lld",
+                      (long long)json_integer_value(json_object_get(o, "signal")));
+    } else if ((list = json_object_get(o, "entries"))) {
+        br_buf_printf(&v->out, "  %zu entries", json_array_size(list));
+    } else if ((list = json_object_get(o, "matches"))) {
+        br_buf_printf(&v->out, "  %zu matches", json_array_size(list));
+    } else if (json_is_integer(json_object_get(o, "bytes"))) {
+        br_buf_printf(&v->out, "  ");
+        view_put_bytes(&v->out, view_u64(o, "bytes"));
+        if (json_is_true(json_object_get(o, "created")))
+            br_buf_printf(&v->out, ", created");
+    } else {
+        return false;
+    }
+    if (json_is_true(json_object_get(o, "timedOut")))
+        br_buf_printf(&v->out, ", timed out");
+    if (json_is_true(json_object_get(o, "truncated")))
+        br_buf_printf(&v->out, ", cut");
+    return true;
+}
+
+static void put_entries(struct br_cli_view *v, const json_t *list)
+{
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_VIEW_MAX);
+    size_t i;
+    json_t *e;
+    json_array_foreach(list, i, e)
+    {
+        size_t n, nt;
+        const char *name = view_str(e, "name", &n), *type = view_str(e, "type", &nt);
+        br_buf_printf(&b, "%s%.*s%s", i ? "  " : "", (int)n, name,
+                      strcmp(type, "dir") == 0 ? "/" : "");
+    }
+    view_block(v, GUTTER, (char *)b.data, b.len, CONTENT_LINES);
+}
+
+static void put_matches(struct br_cli_view *v, const json_t *list)
+{
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_VIEW_MAX);
+    size_t i;
+    json_t *e;
+    json_array_foreach(list, i, e)
+    {
+        size_t n, nt;
+        const char *path = view_str(e, "path", &n), *text = view_str(e, "text", &nt);
+        br_buf_printf(&b, "%.*s:%llu: %.*s\n", (int)n, path,
+                      (unsigned long long)view_u64(e, "line"), (int)(nt < 200 ? nt : 200), text);
+    }
+    view_block(v, GUTTER, (char *)b.data, b.len, CONTENT_LINES);
+}
+
+static void put_output(struct br_cli_view *v, const json_t *output, bool accounted)
+{
+    if (json_is_string(output)) {
+        view_block(v, GUTTER, json_string_value(output), json_string_length(output), RESULT_LINES);
+    } else if (accounted) {
+        put_output_block(v, output, "stdout", GUTTER, RESULT_LINES);
+        put_output_block(v, output, "stderr", "  ! ", RESULT_LINES);
+        put_output_block(v, output, "content", GUTTER, CONTENT_LINES);
+        if (json_object_get(output, "entries"))
+            put_entries(v, json_object_get(output, "entries"));
+        if (json_object_get(output, "matches"))
+            put_matches(v, json_object_get(output, "matches"));
+    } else if (output && !json_is_null(output)) {
+        BR_CLEANUP_FREE char *text = json_dumps(output, JSON_COMPACT | JSON_ENCODE_ANY);
+        if (text)
+            view_block(v, GUTTER, text, strlen(text), CALL_LINES);
+    }
+}
+
+void view_tool_result(struct br_cli_view *v, const json_t *data)
+{
+    bool ok = json_is_true(json_object_get(data, "ok"));
+    const json_t *output = json_object_get(data, "output");
+    const json_t *error = json_object_get(data, "error");
+    v->tool_calls++;
+    br_buf_printf(&v->out, "  ");
+    view_word(v, ok ? VIEW_GREEN : VIEW_RED, ok ? "ok" : "failed", 7);
+    if (json_object_get(data, "durationMs"))
+        view_put_duration(&v->out, view_u64(data, "durationMs"));
+    bool accounted = json_is_object(output) && put_account(v, output);
+    if (json_is_object(error)) {
+        size_t n, nm;
+        const char *code = view_str(error, "code", &n), *message = view_str(error, "message", &nm);
+        br_buf_printf(&v->out, "  ");
+        br_cli_put_line(&v->out, code, n, 40);
+        br_buf_printf(&v->out, "\n");
+        view_block(v, GUTTER, message, nm, CALL_LINES);
+    } else {
+        br_buf_printf(&v->out, "\n");
+    }
+    if (!v->exec)
+        put_output(v, output, accounted);
+}
