@@ -115,6 +115,8 @@ static int spawn(const struct child *c, char *const *argv, pid_t *pid)
         e = posix_spawn_file_actions_adddup2(&fa, c->stdin_fd, 0);
     for (int i = 0; i < 2 && !e; i++)
         e = posix_spawn_file_actions_adddup2(&fa, c->pipe[i][1], i + 1);
+    if (!e) /* all are close-on-exec; this is the second bolt */
+        e = posix_spawn_file_actions_addclosefrom_np(&fa, 3);
     if (!e)
         e = posix_spawn(pid, c->program, &fa, &attr, argv, exec_env);
     posix_spawn_file_actions_destroy(&fa);
