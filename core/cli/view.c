@@ -15,7 +15,7 @@
 
 void br_cli_view_init(struct br_cli_view *v, bool colour, unsigned width)
 {
-    *v = (struct br_cli_view){.colour = colour, .width = width < 40 ? 40 : width};
+    *v = (struct br_cli_view){.colour = colour, .width = width < 64 ? 64 : width};
     br_buf_init(&v->out, BR_VIEW_MAX);
     br_buf_init(&v->word, WORD_MAX);
 }

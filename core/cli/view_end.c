@@ -186,7 +186,7 @@ void br_cli_view_summary(struct br_cli_view *v)
     put_changes(v);
     head(v, "record");
     br_buf_printf(&v->out, "bridle show ");
-    br_cli_put_line(&v->out, v->run_id, strlen(v->run_id), 60);
+    br_cli_put_line(&v->out, v->run_id, strlen(v->run_id), 48);
     br_buf_printf(&v->out, "\n");
 }
 
