@@ -230,6 +230,22 @@ static bool seconds_ok(uint32_t s)
     return s >= 1 && s <= BR_EGRESS_SECONDS_MAX;
 }
 
+/* An empty base URL means that of the environment, which bridled never reads, or OpenAI's own. */
+static void base_url_default(char *base_url, size_t cap)
+{
+    char *value = getenv("OPENAI_BASE_URL");
+    if (base_url[0])
+        return;
+    /* a value that does not fit becomes one that is refused */
+    if (value && value[0])
+        snprintf(base_url, cap, "%s", value);
+    else
+        snprintf(base_url, cap, OPENAI_URL);
+    if (value)
+        explicit_bzero(value, strlen(value));
+    (void)unsetenv("OPENAI_BASE_URL");
+}
+
 static int egress_configure(struct egress *e, const char *base_url, struct br_err *err)
 {
     int r = br_egress_target_set(&e->target, base_url, e->unix_socket, err);
@@ -272,11 +288,7 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     if (audit >= 0)
         br_chan_init(&e->audit, audit, "audit", audit_rules, BR_ARRAY_LEN(audit_rules), e);
     struct br_err why = {.code = BR_OK};
-    if (!base_url[0]) { /* no bridle.lua: the address is where the key is, in the environment */
-        const char *from_env = getenv("OPENAI_BASE_URL");
-        snprintf(base_url, sizeof(base_url), "%s", from_env && *from_env ? from_env : OPENAI_URL);
-        (void)unsetenv("OPENAI_BASE_URL");
-    }
+    base_url_default(base_url, sizeof(base_url));
     int r = egress_configure(e, base_url, &why);
     explicit_bzero(base_url, sizeof(base_url));
     BR_CLEANUP_OUT struct br_out out = BR_OUT_INIT;

@@ -490,11 +490,6 @@ static void make_completion(struct br_answer *a, const struct br_scenario *s, js
                         "the request needs 'model' and a list of 'messages'");
         return;
     }
-    if (strncmp(model, "scripted", 8) != 0) {
-        br_answer_error(a, 404, "model_not_found",
-                        "this is the scripted provider; it has models named 'scripted/NAME' only");
-        return;
-    }
     struct maker m = {.a = a,
                       .s = s,
                       .serial = serial,
