@@ -19,12 +19,16 @@ endif()
 
 add_compile_options(-D_GNU_SOURCE -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes
                     -Wmissing-prototypes -Wformat=2 -Wpointer-arith -Wwrite-strings
-                    -Wno-missing-field-initializers -Wno-format-truncation -fno-common -fstack-protector-strong)
+                    -Wno-missing-field-initializers -fno-common -fstack-protector-strong)
 if(BRIDLE_WERROR)
   add_compile_options(-Werror)
 endif()
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
-  add_compile_options(-fstack-clash-protection -fcf-protection)
+  add_compile_options(-fstack-clash-protection -fcf-protection -Wno-format-truncation)
+endif()
+if(BRIDLE_FUZZ) # so that the fuzzer sees the coverage of the libraries, too
+  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_link_options(-fsanitize=fuzzer-no-link)
 endif()
 if(BRIDLE_SANITIZE)
   add_compile_options(-fsanitize=${BRIDLE_SANITIZE} -fno-sanitize-recover=all
