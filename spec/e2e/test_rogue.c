@@ -1,0 +1,122 @@
+/*
+ * An unpermitted message ends the peer that sent it and fails its session closed: a rogue program
+ * takes the place of a real one among the otherwise real programs. Positive control: the same
+ * run with nothing replaced runs its command.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "support/e2e.h"
+
+static const char manifest[] = "id: rogue\ntitle: t\ngoal: g\nacceptance: [a]\n"
+                               "allowed_paths: [out/**]\n"
+                               "permissions: {process.exec: {\"touch *\": allow}}\n"
+                               "delivery: {type: none}\n";
+
+static void copy(const char *from, const char *to)
+{
+    struct stat st;
+    int in = open(from, O_RDONLY | O_CLOEXEC), out = open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
+    assert_true(in >= 0 && out >= 0 && fstat(in, &st) == 0);
+    for (off_t off = 0; off < st.st_size;)
+        assert_true(sendfile(out, in, &off, (size_t)(st.st_size - off)) > 0);
+    assert_int_equal(fchmod(out, 0755), 0);
+    close(in);
+    close(out);
+}
+
+/* A bin directory like the real one, with `replaced` (may be NULL) being the rogue. */
+static void make_bin(struct e2e *t, const char *real, const char *replaced, char bin[128])
+{
+    char from[BR_PATH_MAX], to[BR_PATH_MAX];
+    snprintf(bin, 128, "%s/bin", t->dir);
+    assert_int_equal(mkdir(bin, 0755), 0);
+    DIR *d = opendir(real);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        if (strncmp(e->d_name, "bridle", 6) != 0)
+            continue;
+        snprintf(from, sizeof(from), "%s/%s", real, e->d_name);
+        if (replaced && strcmp(e->d_name, replaced) == 0)
+            snprintf(from, sizeof(from), "%s/../tests/rogue", real);
+        snprintf(to, sizeof(to), "%s/%s", bin, e->d_name);
+        copy(from, to);
+    }
+    closedir(d);
+}
+
+static void run_with(const char *replaced)
+{
+    struct e2e t;
+    struct e2e_result r;
+    char bin[128], real[BR_PATH_MAX];
+    snprintf(real, sizeof(real), "%s", e2e_bin());
+    e2e_open(&t, 0);
+    e2e_write(&t, "workspace/out/seed", "");
+    e2e_write(&t, "task.yaml", manifest);
+    make_bin(&t, real, replaced, bin);
+    assert_int_equal(setenv("BRIDLE_BIN", bin, 1), 0);
+    e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "task.yaml", "--", "touch", "out/x", NULL);
+    char *made = e2e_read(&t, "workspace/out/x");
+    const char *said = (const char *)r.err.data;
+    if (!replaced) {
+        if (r.status != 0 || !made)
+            fail_msg("status %d: %s", r.status, said);
+    } else {
+        if (r.status != 1 || made)
+            fail_msg("%s: status %d, %s made\n%s", replaced, r.status, made ? "was" : "not", said);
+        if (!strstr(said, "not permitted"))
+            fail_msg("%s: %s", replaced, said);
+    }
+    free(made);
+    e2e_result_free(&r);
+    e2e_expect_clean(&t);
+    assert_int_equal(setenv("BRIDLE_BIN", real, 1), 0);
+    e2e_close(&t);
+}
+
+static void test_nothing_replaced(void **state)
+{
+    (void)state;
+    run_with(NULL);
+}
+
+static void test_rogue_session(void **state)
+{
+    (void)state;
+    run_with("bridle-session");
+}
+
+static void test_rogue_script(void **state)
+{
+    (void)state;
+    run_with("bridle-script");
+}
+
+static void test_rogue_launcher(void **state)
+{
+    (void)state;
+    run_with("bridle-launch");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing_replaced),
+        cmocka_unit_test(test_rogue_session),
+        cmocka_unit_test(test_rogue_script),
+        cmocka_unit_test(test_rogue_launcher),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
