@@ -1,0 +1,50 @@
+/*
+ * core/bench: what `bridle bench` measures. Every figure is a median, and every target is a ratio
+ * to something measured beside it in the same run, or a bound that the design promises.
+ */
+#ifndef BR_BENCH_H
+#define BR_BENCH_H
+
+#include <sys/types.h>
+
+#include "base/base.h"
+
+#define BENCH_SAMPLES_MAX 2000u
+
+struct samples {
+    double v[BENCH_SAMPLES_MAX]; /* microseconds */
+    unsigned n;
+};
+void samples_add(struct samples *s, uint64_t from_us, uint64_t to_us);
+double samples_median(struct samples *s);
+double samples_p99(struct samples *s);
+
+/* One line of the table. `limit` is the target for value (or for value / reference). */
+void bench_row(const char *name, double value, const char *unit, const char *reference,
+               double reference_value, double limit, bool more_is_better);
+void bench_note(const char *fmt, ...) BR_PRINTF(1, 2);
+/* 0 if every row met its target. */
+int bench_end(bool json);
+
+/* The directory of the programs, as a descriptor and as a path. */
+int bench_bin(void);
+const char *bench_bin_path(void);
+
+/* launch.c: a launcher of our own, many sandboxes one after another. */
+struct bench_launcher;
+int bench_launcher_open(struct bench_launcher **out, const char *workspace, struct br_err *err);
+void bench_launcher_close(struct bench_launcher **l);
+/* From the plan to the verified end of a sandbox that ran /bin/true. */
+int bench_launch_true(struct bench_launcher *l, struct br_err *err);
+/* Start one sandbox; call /bin/true in it; end it. */
+int bench_sandbox_start(struct bench_launcher *l, struct br_err *err);
+int bench_sandbox_true(struct bench_launcher *l, struct br_err *err);
+int bench_sandbox_end(struct bench_launcher *l, struct br_err *err);
+
+/* spawn.c: the references. Each runs `argv` once and waits; 0 or -code. */
+int bench_spawn(char *const *argv, struct br_err *err);
+
+/* memory.c: resident memory (proportional share) of all programs of one idle session, bytes. */
+int bench_session_memory(double *bytes, unsigned *programs, struct br_err *err);
+
+#endif

@@ -1,0 +1,192 @@
+/*
+ * A client of bridle-launch and bridle-init, as bridled and bridle-session are: it sends plans,
+ * calls programs and waits for the verified end. Synchronous, since that is what is measured.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+#include "wire/types.h"
+#include "wire/wire.h"
+
+struct bench_launcher {
+    pid_t pid;
+    int workspace;
+    struct br_chan launch, init;
+    struct br_plan plan;
+    bool started, stopped, refused, result, verified;
+    uint64_t serial;
+    char text[BR_ERR_TEXT_MAX];
+};
+
+static int on_ready(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    (void)c, (void)m, (void)ctx, (void)err;
+    return 0;
+}
+
+static int on_started(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    (void)c, (void)m, (void)err;
+    ((struct bench_launcher *)ctx)->started = true;
+    return 0;
+}
+
+static int on_refused(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct bench_launcher *l = ctx;
+    (void)c;
+    uint32_t code = br_rd_u32(&m->rd);
+    br_rd_str(&m->rd, l->text, sizeof(l->text));
+    return br_err_set(err, code && code < BR_CODE_COUNT_ ? (enum br_code)code : BR_E_FAILED, "%s",
+                      l->text);
+}
+
+static int on_stopped(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct bench_launcher *l = ctx;
+    (void)c, (void)err;
+    l->verified = br_rd_u8(&m->rd);
+    l->stopped = true;
+    return 0;
+}
+
+static int on_result(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct bench_launcher *l = ctx;
+    (void)c;
+    l->result = true;
+    return br_rd_u8(&m->rd) ? 0 : br_err_set(err, BR_E_FAILED, "a call in the sandbox failed");
+}
+
+static const struct br_msg_rule launch_rules[] = {
+    {BR_MSG_ROLE_READY, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_ready},
+    {BR_MSG_LAUNCH_STARTED, BR_PERMIT, 0, BR_MSG_MAX, 0, 2, on_started},
+    {BR_MSG_LAUNCH_REFUSED, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_refused},
+    {BR_MSG_LAUNCH_STOPPED, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_stopped},
+};
+
+static const struct br_msg_rule init_rules[] = {
+    {BR_MSG_INIT_READY, BR_PERMIT, 0, BR_MSG_MAX, 0, 1, on_ready},
+    {BR_MSG_INIT_PROGRESS, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_ready},
+    {BR_MSG_INIT_RESULT, BR_PERMIT, 0, BR_MSG_MAX, 0, 1, on_result},
+};
+
+static int receive_until(struct br_chan *c, const bool *done, struct br_err *err)
+{
+    int r = 0;
+    while (r == 0 && !*done)
+        r = br_chan_dispatch(c, err);
+    return r;
+}
+
+int bench_launcher_open(struct bench_launcher **out, const char *workspace, struct br_err *err)
+{
+    struct bench_launcher *l = calloc(1, sizeof(*l));
+    int ends[2];
+    br_require(l);
+    *out = l;
+    l->init.fd = l->launch.fd = -1;
+    l->workspace = open(workspace, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    BR_CLEANUP_FD int bin = openat(bench_bin(), "bridle-launch", O_RDONLY | O_CLOEXEC);
+    if (l->workspace < 0 || bin < 0 || br_chan_pair(ends) < 0)
+        return br_err_errno(err, BR_E_IO, "the launcher could not be started");
+    l->pid = fork();
+    if (l->pid == 0) {
+        char *argv[] = {"bridle-launch", NULL}, *env[] = {NULL};
+        int b = fcntl(bin, F_DUPFD_CLOEXEC, 10), null = open("/dev/null", O_RDWR);
+        if (dup2(ends[1], 3) == 3 && dup2(null, 0) == 0 && dup2(null, 1) == 1)
+            fexecve(b, argv, env);
+        _exit(127);
+    }
+    close(ends[1]);
+    br_chan_init(&l->launch, ends[0], "launch", launch_rules, BR_ARRAY_LEN(launch_rules), l);
+    l->plan.limits = br_limits_default;
+    br_id_make(l->plan.run_id, "run");
+    snprintf(l->plan.owner, sizeof(l->plan.owner), "%d:0:bench", (int)l->pid);
+    return 0;
+}
+
+void bench_launcher_close(struct bench_launcher **lp)
+{
+    struct bench_launcher *l = *lp;
+    if (!l)
+        return;
+    br_chan_close(&l->init);
+    br_chan_close(&l->launch);
+    br_close(&l->workspace);
+    if (l->pid > 0)
+        waitpid(l->pid, NULL, 0);
+    free(l);
+    *lp = NULL;
+}
+
+static int send_plan(struct bench_launcher *l, struct br_err *err)
+{
+    int ends[2];
+    if (br_chan_pair(ends) < 0)
+        return br_err_errno(err, BR_E_IO, "no channel for pid 1");
+    l->started = l->stopped = false;
+    l->serial = 0;
+    br_chan_init(&l->init, ends[0], "init", init_rules, BR_ARRAY_LEN(init_rules), l);
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_plan_put(&o.buf, &l->plan);
+    br_out_fd(&o, l->workspace, false);
+    br_out_fd(&o, ends[1], true);
+    return br_chan_send(&l->launch, BR_MSG_LAUNCH_PLAN, 0, &o, err);
+}
+
+static int send_true(struct bench_launcher *l, struct br_err *err)
+{
+    static const char subject[] = "/bin/true";
+    char *word = (char *)subject;
+    struct br_grant_ref g = {.serial = ++l->serial, .call_id = "bench", .action = "process.exec"};
+    struct br_init_call call = {
+        .op = BR_OP_EXEC, .argc = 1, .timeout_ms = 10000, .output_max = 4096};
+    call.argv[0] = word;
+    crypto_hash_sha256(g.subject_sha256, (const unsigned char *)subject, strlen(subject));
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_grant_ref_put(&o.buf, &g);
+    br_init_call_put(&o, &call);
+    l->result = false;
+    return br_chan_send(&l->init, BR_MSG_INIT_CALL, l->serial, &o, err);
+}
+
+int bench_sandbox_start(struct bench_launcher *l, struct br_err *err)
+{
+    int r = send_plan(l, err);
+    return r < 0 ? r : receive_until(&l->launch, &l->started, err);
+}
+
+int bench_sandbox_true(struct bench_launcher *l, struct br_err *err)
+{
+    int r = send_true(l, err);
+    return r < 0 ? r : receive_until(&l->init, &l->result, err);
+}
+
+int bench_sandbox_end(struct bench_launcher *l, struct br_err *err)
+{
+    br_chan_close(&l->init);
+    int r = receive_until(&l->launch, &l->stopped, err);
+    if (r == 0 && !l->verified)
+        r = br_err_set(err, BR_E_FAILED, "the cleanup of a sandbox was not verified");
+    return r;
+}
+
+int bench_launch_true(struct bench_launcher *l, struct br_err *err)
+{
+    /* the call waits in the channel until pid 1 is there to read it */
+    int r = send_plan(l, err);
+    if (r == 0)
+        r = send_true(l, err);
+    if (r == 0)
+        r = receive_until(&l->launch, &l->started, err);
+    if (r == 0)
+        r = receive_until(&l->init, &l->result, err);
+    return r < 0 ? r : bench_sandbox_end(l, err);
+}

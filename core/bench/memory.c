@@ -1,0 +1,121 @@
+/*
+ * Memory of one session: a real `bridle run` whose scripted provider keeps it waiting, and the
+ * proportional set size of every program of it, the client included.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+
+#define WORKSPACE_UID 1000u
+#define SETTLE_US 1500000u
+
+static const char scenario[] = "{\"name\":\"idle\",\"turns\":[{\"text\":\"Waiting.\",\"tool_"
+                               "calls\":[{\"name\":\"process_exec\","
+                               "\"arguments\":{\"argv\":[\"sleep\",\"30\"]}}]}]}";
+static const char policy[] =
+    "local policy = require \"bridle.policy\"\n"
+    "return policy.bundle { api = 1, name = \"bench\", rules = {\n"
+    "  policy.allow { id = \"sleep\", action = \"process.exec\", command = \"sleep *\" },\n} }\n";
+
+static bool is_descendant(pid_t pid, pid_t root)
+{
+    for (int depth = 0; depth < 12 && pid > 1; depth++) {
+        char path[64], line[512];
+        int ppid = 0;
+        if (pid == root)
+            return true;
+        snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+        BR_CLEANUP_FILE FILE *f = fopen(path, "re");
+        char *close = f && fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
+        if (!close || sscanf(close + 1, " %*c %d", &ppid) != 1)
+            return false;
+        pid = ppid;
+    }
+    return false;
+}
+
+static double pss_bytes(pid_t pid)
+{
+    char path[64], line[256];
+    double kib;
+    snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int)pid);
+    BR_CLEANUP_FILE FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, "Pss: %lf kB", &kib) == 1)
+            return kib * 1024;
+    return 0;
+}
+
+static void sum(pid_t root, double *bytes, unsigned *programs)
+{
+    DIR *d = opendir("/proc");
+    for (struct dirent *e; d && (e = readdir(d));) {
+        pid_t pid = isdigit((unsigned char)e->d_name[0]) ? atoi(e->d_name) : 0;
+        char link[64], exe[BR_PATH_MAX];
+        snprintf(link, sizeof(link), "/proc/%s/exe", e->d_name);
+        ssize_t n = pid > 0 && is_descendant(pid, root) ? readlink(link, exe, sizeof(exe) - 1) : -1;
+        if (n <= 0)
+            continue;
+        exe[n] = 0;
+        char *name = strrchr(exe, '/');
+        if (!name || strncmp(name + 1, "bridle", 6) != 0)
+            continue; /* the workload */
+        *bytes += pss_bytes(pid);
+        (*programs)++;
+    }
+    if (d)
+        closedir(d);
+}
+
+static int put_file(const char *dir, const char *name, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    BR_CLEANUP_FD int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    return fd >= 0 ? br_write_all(fd, text, strlen(text)) : -1;
+}
+
+int bench_session_memory(double *bytes, unsigned *programs, struct br_err *err)
+{
+    char dir[] = "/tmp/bridle-bench-XXXXXX", path[BR_PATH_MAX], command[BR_PATH_MAX];
+    *bytes = 0;
+    *programs = 0;
+    if (!mkdtemp(dir))
+        return br_err_errno(err, BR_E_IO, "no temporary directory");
+    (void)chmod(dir, 0755);
+    snprintf(path, sizeof(path), "%s/workspace", dir);
+    if (mkdir(path, 0755) < 0 ||
+        (geteuid() == 0 && chown(path, WORKSPACE_UID, WORKSPACE_UID) < 0) ||
+        put_file(dir, "scenario.json", scenario) < 0 || put_file(dir, "policy.lua", policy) < 0)
+        return br_err_errno(err, BR_E_IO, "'%s' could not be prepared", dir);
+    pid_t pid = fork();
+    if (pid == 0) {
+        char *argv[] = {"bridle",     "run",           "-C",   "workspace", "-p", "policy.lua",
+                        "--scenario", "scenario.json", "wait", NULL};
+        int null = open("/dev/null", O_RDWR);
+        snprintf(path, sizeof(path), "%s/state", dir);
+        setenv("BRIDLE_STATE_DIR", path, 1);
+        snprintf(path, sizeof(path), "%s/bridle", bench_bin_path());
+        if (chdir(dir) == 0 && dup2(null, 0) == 0 && dup2(null, 1) == 1 && dup2(null, 2) == 2)
+            execv(path, argv);
+        _exit(127);
+    }
+    usleep(SETTLE_US);
+    sum(pid, bytes, programs);
+    kill(pid, SIGTERM);
+    waitpid(pid, NULL, 0);
+    snprintf(command, sizeof(command), "rm -rf '%s'", dir);
+    if (system(command) != 0)
+        return br_err_set(err, BR_E_IO, "'%s' could not be removed", dir);
+    return *programs >= 10
+               ? 0
+               : br_err_set(err, BR_E_FAILED, "only %u programs of a session were seen", *programs);
+}
