@@ -98,10 +98,11 @@ int bench_launcher_open(struct bench_launcher **out, const char *workspace, stru
         return br_err_errno(err, BR_E_IO, "the launcher could not be started");
     l->pid = fork();
     if (l->pid == 0) {
-        char *argv[] = {"bridle-launch", NULL}, *env[] = {NULL};
+        const char *const argv[] = {"bridle-launch", NULL};
+        char *const env[] = {NULL};
         int b = fcntl(bin, F_DUPFD_CLOEXEC, 10), null = open("/dev/null", O_RDWR);
         if (dup2(ends[1], 3) == 3 && dup2(null, 0) == 0 && dup2(null, 1) == 1)
-            fexecve(b, argv, env);
+            fexecve(b, (char *const *)argv, env);
         _exit(127);
     }
     close(ends[1]);

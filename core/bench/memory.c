@@ -98,14 +98,15 @@ int bench_session_memory(double *bytes, unsigned *programs, struct br_err *err)
         return br_err_errno(err, BR_E_IO, "'%s' could not be prepared", dir);
     pid_t pid = fork();
     if (pid == 0) {
-        char *argv[] = {"bridle",     "run",           "-C",   "workspace", "-p", "policy.lua",
-                        "--scenario", "scenario.json", "wait", NULL};
+        const char *const argv[] = {"bridle", "run",        "-C",         "workspace",
+                                    "-p",     "policy.lua", "--scenario", "scenario.json",
+                                    "wait",   NULL};
         int null = open("/dev/null", O_RDWR);
         snprintf(path, sizeof(path), "%s/state", dir);
         setenv("BRIDLE_STATE_DIR", path, 1);
         snprintf(path, sizeof(path), "%s/bridle", bench_bin_path());
         if (chdir(dir) == 0 && dup2(null, 0) == 0 && dup2(null, 1) == 1 && dup2(null, 2) == 2)
-            execv(path, argv);
+            execv(path, (char *const *)argv);
         _exit(127);
     }
     usleep(SETTLE_US);

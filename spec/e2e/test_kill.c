@@ -32,12 +32,13 @@ static const char policy[] =
 
 static pid_t start(struct e2e *t)
 {
-    char *argv[] = {"bridle",     "run",           "-C",   "workspace", "-p", "policy.lua",
-                    "--scenario", "scenario.json", "wait", NULL};
+    const char *const argv[] = {"bridle", "run",        "-C",         "workspace",
+                                "-p",     "policy.lua", "--scenario", "scenario.json",
+                                "wait",   NULL};
     e2e_write(t, "workspace/a.txt", "a\n");
     e2e_write(t, "scenario.json", scenario);
     e2e_write(t, "policy.lua", policy);
-    return e2e_spawn(t, argv, NULL);
+    return e2e_spawn(t, (char *const *)argv, NULL);
 }
 
 static unsigned count(const char *text, const char *what)
