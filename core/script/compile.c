@@ -1,0 +1,349 @@
+/*
+ * What bridle-script compiles: an operator's bundle, a task manifest, a configuration. The bundle
+ * runs in the state that it is given and leaves data and a predicate behind; profile, exported
+ * rules and manifest are put together in a second state that never ran anything of the operator's.
+ * The texts are hostile; the results are checked again by whoever receives them (core/policy).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "script/script.h"
+
+extern const char br_embed_policy_default[];
+extern const unsigned br_embed_policy_default_len;
+
+static const char bundle_key = 0;
+
+#define DEFAULT_POLICY_NAME "policy/default.lua (built in)"
+#define REASON_MAX 512u
+
+void br_compile_out_init(struct br_compile_out *o)
+{
+    memset(o, 0, sizeof(*o));
+    br_buf_init(&o->table, BR_TABLE_MAX);
+    br_buf_init(&o->manifest, 4 * BR_GOAL_MAX);
+}
+
+void br_compile_out_free(struct br_compile_out *o)
+{
+    br_buf_free(&o->table);
+    br_buf_free(&o->manifest);
+    json_decref(o->warnings);
+    o->warnings = NULL;
+}
+
+static void set_place(struct br_compile_out *out, const char *file, unsigned line)
+{
+    snprintf(out->file, sizeof(out->file), "%s", file ? file : "");
+    out->line = line;
+}
+
+/* Encode into `out` or raise. */
+static void encode_or_raise(lua_State *L, int idx, struct br_buf *out)
+{
+    struct br_err err = {.code = BR_OK};
+    if (br_script_json_encode(L, idx, out, &err) < 0)
+        luaL_error(L, "%s", err.text);
+}
+
+/* Push require(module)[field]; runs inside a call. */
+static void push_member(lua_State *L, const char *module, const char *field)
+{
+    br_script_push_env(L);
+    lua_getfield(L, -1, "require");
+    lua_remove(L, -2);
+    lua_pushstring(L, module);
+    lua_call(L, 1, 1);
+    lua_getfield(L, -1, field);
+    lua_remove(L, -2);
+}
+
+/* ---- the bundle ---- */
+
+/* (buffer, bundle): keeps the bundle and writes its export. */
+static int export_bundle(lua_State *L)
+{
+    struct br_buf *out = lua_touserdata(L, 1);
+    lua_settop(L, 2);
+    push_member(L, "bridle.policy", "export");
+    lua_pushvalue(L, 2);
+    lua_call(L, 1, 1);
+    encode_or_raise(L, -1, out);
+    lua_pushvalue(L, 2);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &bundle_key);
+    return 0;
+}
+
+/*
+ * `return f { ... }` is a tail call: when f raises, the operator's line has left the stack. The
+ * sandbox has no clock, no randomness and no input, so that the text runs to the same place again;
+ * this time with its lines counted.
+ */
+static void locate(struct br_script *s, const char *path, const void *text, size_t n,
+                   struct br_err *err)
+{
+    size_t len = strlen(s->chunk);
+    if (s->error_line || s->expired || strncmp(err->text, s->chunk, len) != 0 ||
+        strncmp(err->text + len, ": ", 2) != 0)
+        return;
+    struct br_err ignored = {.code = BR_OK};
+    s->trace_lines = true;
+    if (br_script_load(s, path, text, n, BR_E_FAILED, &ignored) == 0)
+        (void)br_script_call(s, 0, 0, BR_SCRIPT_COMPILE_US, BR_E_FAILED, &ignored);
+    s->trace_lines = false;
+    s->error_line = s->last_line;
+    if (!s->error_line)
+        return;
+    char rest[BR_ERR_TEXT_MAX];
+    snprintf(rest, sizeof(rest), "%s", err->text + len + 2);
+    br_err_set(err, err->code, "%s:%u: %s", s->chunk, s->error_line, rest);
+}
+
+/* Run an operator's text, then `take` (a C function of a buffer and the text's value). */
+static int evaluate(struct br_script *s, const char *path, const void *text, size_t n,
+                    lua_CFunction take, struct br_buf *out, enum br_code code, struct br_err *err)
+{
+    int r = br_script_load(s, path, text, n, code, err);
+    if (r < 0)
+        return r;
+    r = br_script_call(s, 0, 1, BR_SCRIPT_COMPILE_US, code, err);
+    if (r == 0) {
+        lua_pushcfunction(s->L, take);
+        lua_insert(s->L, -2);
+        lua_pushlightuserdata(s->L, out);
+        lua_insert(s->L, -2);
+        r = br_script_call(s, 2, 0, BR_SCRIPT_COMPILE_US, code, err);
+    }
+    if (r < 0)
+        locate(s, path, text, n, err);
+    return r;
+}
+
+static int evaluate_bundle(struct br_script *s, const struct br_compile_in *in, struct br_buf *out,
+                           struct br_err *err)
+{
+    bool own = in->policy_len > 0;
+    return evaluate(s, own ? in->policy_path : "default.lua",
+                    own ? in->policy : br_embed_policy_default,
+                    own ? in->policy_len : br_embed_policy_default_len, export_bundle, out,
+                    BR_E_INVALID_POLICY, err);
+}
+
+/* ---- the manifest ---- */
+
+static int parse_manifest(const struct br_compile_in *in, json_t **tree, json_t **marks,
+                          unsigned *line, struct br_err *err)
+{
+    const char *text = in->manifest;
+    size_t blank = 0;
+    *tree = *marks = NULL;
+    *line = 0;
+    if (in->manifest_len > BR_MANIFEST_MAX)
+        return br_err_set(err, BR_E_INVALID_MANIFEST, "the manifest is longer than %u bytes",
+                          BR_MANIFEST_MAX);
+    while (blank < in->manifest_len && strchr(" \t\r\n", text[blank]) && text[blank])
+        blank++;
+    if (blank == in->manifest_len)
+        return br_err_set(err, BR_E_INVALID_MANIFEST, "the manifest is empty");
+    if (text[blank] != '{')
+        return br_yaml_parse(text, in->manifest_len, tree, marks, line, err);
+    int r = br_script_json_parse(text, in->manifest_len, BR_JSON_NODES_MAX, tree, line, err);
+    if (r < 0)
+        err->code = BR_E_INVALID_MANIFEST;
+    return r;
+}
+
+/* ---- profile + operator + manifest ---- */
+
+struct job {
+    json_t *input; /* taken by the call */
+    struct br_compile_out *out;
+    int code; /* of a refusal */
+    unsigned line;
+    char text[BR_ERR_TEXT_MAX];
+};
+
+static int code_of(const char *name)
+{
+    for (int c = 1; name && c < BR_CODE_COUNT_; c++)
+        if (strcmp(br_code_name(c), name) == 0)
+            return c;
+    return BR_E_INVALID_MANIFEST;
+}
+
+static json_t *take_warnings(lua_State *L, int idx)
+{
+    json_t *list = json_array();
+    idx = lua_absindex(L, idx);
+    for (lua_Integer i = 1; i <= (lua_Integer)lua_rawlen(L, idx); i++) {
+        lua_rawgeti(L, idx, i);
+        size_t n;
+        const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &n) : NULL;
+        if (text)
+            json_array_append_new(list, json_stringn(text, n));
+        lua_pop(L, 1);
+    }
+    return list;
+}
+
+static int run_compile(lua_State *L)
+{
+    struct job *job = lua_touserdata(L, 1);
+    push_member(L, "bridle.compile", "run");
+    br_script_json_push(L, br_steal_ptr(&job->input));
+    lua_call(L, 1, 1);
+    if (lua_getfield(L, -1, "error") == LUA_TTABLE) {
+        lua_getfield(L, -1, "code");
+        lua_getfield(L, -2, "text");
+        lua_getfield(L, -3, "line");
+        job->code = code_of(lua_tostring(L, -3));
+        const char *text = lua_tostring(L, -2);
+        snprintf(job->text, sizeof(job->text), "%s", text ? text : "the manifest is invalid");
+        job->line = (unsigned)lua_tointeger(L, -1);
+        return 0;
+    }
+    lua_pop(L, 1);
+    lua_getfield(L, -1, "table");
+    encode_or_raise(L, -1, &job->out->table);
+    lua_getfield(L, -2, "manifest");
+    encode_or_raise(L, -1, &job->out->manifest);
+    lua_getfield(L, -3, "warnings");
+    job->out->warnings = take_warnings(L, -1);
+    return 0;
+}
+
+static json_t *make_input(const struct br_compile_in *in, json_t *policy, json_t *tree,
+                          json_t *marks)
+{
+    json_t *input = json_object(), *allowed = json_array();
+    for (uint32_t i = 0; i < in->nallowed; i++)
+        json_array_append_new(allowed, json_string(in->allowed[i]));
+    json_object_set_new(input, "policy", policy);
+    if (tree)
+        json_object_set_new(input, "manifest", tree);
+    if (marks)
+        json_object_set_new(input, "marks", marks);
+    json_object_set_new(input, "allowed", allowed);
+    json_object_set_new(input, "in_workspace", json_boolean(in->manifest_in_workspace));
+    json_object_set_new(input, "goal", json_stringn(in->goal ? in->goal : "", in->goal_len));
+    return input;
+}
+
+static int assemble(struct job *job, struct br_err *err)
+{
+    struct br_script *c = br_script_new(BR_SCRIPT_MEMORY_MAX);
+    if (!c)
+        return br_err_set(err, BR_E_NOMEM, "no memory to compile the policy");
+    lua_pushcfunction(c->L, run_compile);
+    lua_pushlightuserdata(c->L, job);
+    int r = br_script_call(c, 1, 0, BR_SCRIPT_COMPILE_US, BR_E_INVALID_POLICY, err);
+    br_script_free(&c);
+    return r;
+}
+
+int br_compile(struct br_script *s, const struct br_compile_in *in, struct br_compile_out *out,
+               struct br_err *err)
+{
+    BR_CLEANUP_BUF struct br_buf export = BR_BUF_INIT(BR_TABLE_MAX);
+    json_t *policy = NULL, *tree = NULL, *marks = NULL;
+    unsigned line = 0;
+    int r = evaluate_bundle(s, in, &export, err);
+    set_place(out, in->policy_len ? in->policy_path : DEFAULT_POLICY_NAME, s->error_line);
+    if (r == 0)
+        r = br_script_json_parse(export.data, export.len, BR_SCRIPT_NODES_MAX, &policy, NULL, err);
+    if (r < 0)
+        return r;
+    if (in->manifest_len) {
+        r = parse_manifest(in, &tree, &marks, &line, err);
+        if (r < 0) {
+            set_place(out, in->manifest_path, line);
+            json_decref(policy);
+            return br_err_wrap(err, "'%s'", in->manifest_path);
+        }
+    }
+    struct job job = {.input = make_input(in, policy, tree, marks), .out = out};
+    r = assemble(&job, err);
+    json_decref(job.input);
+    if (r < 0)
+        return r;
+    if (!job.code) {
+        set_place(out, "", 0);
+        return 0;
+    }
+    br_err_set(err, (enum br_code)job.code, "%s", job.text);
+    if (job.code == BR_E_INVALID_POLICY)
+        return -job.code; /* the place is the policy's, as set above */
+    set_place(out, in->manifest_len ? in->manifest_path : "", job.line);
+    if (in->manifest_len && job.line)
+        return br_err_wrap(err, "'%s' line %u", in->manifest_path, job.line);
+    return in->manifest_len ? br_err_wrap(err, "'%s'", in->manifest_path) : -job.code;
+}
+
+/* ---- the predicate ---- */
+
+struct vote {
+    json_t *request; /* taken by the call */
+    enum br_effect effect;
+    struct br_buf *reason;
+};
+
+static int run_vote(lua_State *L)
+{
+    struct vote *v = lua_touserdata(L, 1);
+    push_member(L, "bridle.policy", "vote");
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &bundle_key);
+    br_script_json_push(L, br_steal_ptr(&v->request));
+    lua_call(L, 2, 2);
+    if (lua_isnil(L, -2)) {
+        v->effect = BR_EFFECT_NONE;
+        return 0;
+    }
+    v->effect = strcmp(lua_tostring(L, -2), "ask") == 0 ? BR_EFFECT_ASK : BR_EFFECT_DENY;
+    size_t n = 0;
+    const char *text = lua_tolstring(L, -1, &n);
+    if (text)
+        br_buf_put_visible(v->reason, text, br_utf8_floor(text, n < REASON_MAX ? n : REASON_MAX),
+                           true);
+    return 0;
+}
+
+int br_compile_vote(struct br_script *s, const void *request, size_t n, enum br_effect *effect,
+                    struct br_buf *reason, struct br_err *err)
+{
+    struct vote v = {.reason = reason};
+    *effect = BR_EFFECT_DENY; /* until the predicate has said something else */
+    s->error_line = 0;
+    int r = br_script_json_parse(request, n, BR_JSON_NODES_MAX, &v.request, NULL, err);
+    if (r < 0)
+        return r;
+    lua_pushcfunction(s->L, run_vote);
+    lua_pushlightuserdata(s->L, &v);
+    r = br_script_call(s, 1, 0, BR_SCRIPT_PREDICATE_US, BR_E_POLICY_ERROR, err);
+    json_decref(v.request);
+    if (r == 0)
+        *effect = v.effect;
+    return r;
+}
+
+/* ---- the configuration ---- */
+
+static int run_config(lua_State *L)
+{
+    struct br_buf *out = lua_touserdata(L, 1);
+    lua_settop(L, 2);
+    push_member(L, "bridle.config", "load");
+    lua_pushvalue(L, 2);
+    lua_call(L, 1, 1);
+    encode_or_raise(L, -1, out);
+    return 0;
+}
+
+int br_compile_config(struct br_script *s, const char *path, const void *text, size_t n,
+                      json_t **out, struct br_err *err)
+{
+    BR_CLEANUP_BUF struct br_buf json = BR_BUF_INIT(BR_CONFIG_MAX);
+    int r = evaluate(s, path, text, n, run_config, &json, BR_E_INVALID_CONFIG, err);
+    if (r == 0)
+        r = br_script_json_parse(json.data, json.len, BR_JSON_NODES_MAX, out, NULL, err);
+    return r;
+}

@@ -1,0 +1,180 @@
+/*
+ * bridle-script: one process, one purpose (configuration, policy or adapter), one Lua state.
+ * Started by bridled with its supervision channel on fd 3; after SCRIPT_START it holds that and its
+ * peer's channel, and can make no system call beyond those of a poll loop and its own timer.
+ *
+ * It trusts nobody: the texts it runs are the operator's, the documents a workspace's, the requests
+ * come from a session that may have been taken over. A peer must treat silence as failure: a call
+ * that overruns its CPU time and cannot be stopped inside Lua ends this process (SIGPROF).
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "script/serve.h"
+
+static const int script_calls[] = {SYS_setitimer};
+
+int br_serve_fresh(struct serve *s, struct br_err *err)
+{
+    br_script_free(&s->script);
+    s->predicates = false;
+    s->script = br_script_new(BR_SCRIPT_MEMORY_MAX);
+    if (!s->script)
+        return br_err_set(err, BR_E_NOMEM, "no memory for a Lua state");
+    s->script->hard_timer = true;
+    return 0;
+}
+
+int br_serve_fail(struct br_chan *c, uint64_t id, const struct br_err *why, const char *file,
+                  unsigned line, struct br_err *err)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_u32(&o.buf, why->code ? why->code : BR_E_INTERNAL);
+    br_buf_put_str(&o.buf, why->text);
+    br_buf_put_str(&o.buf, file);
+    br_buf_put_u32(&o.buf, line);
+    return br_chan_send(c, BR_MSG_SCRIPT_FAILED, id, &o, err);
+}
+
+/* ---- purpose config ---- */
+
+static void put_text(struct br_buf *b, const json_t *object, const char *key)
+{
+    br_buf_put_str(b, json_string_value(json_object_get(object, key)));
+}
+
+static void put_config(struct br_buf *b, const json_t *config)
+{
+    const json_t *providers = json_object_get(config, "providers");
+    put_text(b, config, "default_model");
+    br_buf_put_u32(b, (uint32_t)json_array_size(providers));
+    for (size_t i = 0; i < json_array_size(providers); i++) {
+        const json_t *p = json_array_get(providers, i), *models = json_object_get(p, "models");
+        put_text(b, p, "name");
+        put_text(b, p, "base_url");
+        put_text(b, p, "key_env");
+        br_buf_put_u32(b, (uint32_t)json_integer_value(json_object_get(p, "timeout")));
+        br_buf_put_u8(b, json_is_true(json_object_get(p, "streaming")));
+        br_buf_put_u32(b, (uint32_t)json_array_size(models));
+        for (size_t k = 0; k < json_array_size(models); k++)
+            br_buf_put_str(b, json_string_value(json_array_get(models, k)));
+    }
+}
+
+static int on_config(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct serve *s = ctx;
+    char path[BR_PATH_MAX];
+    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(0);
+    br_rd_str(&m->rd, path, sizeof(path));
+    int r = br_msg_blob(m, BR_CONFIG_MAX, &text, err);
+    if (r == 0)
+        r = br_rd_done(&m->rd);
+    if (r == 0)
+        r = br_serve_fresh(s, err);
+    if (r < 0)
+        return r;
+    struct br_err why = {.code = BR_OK};
+    json_t *config = NULL;
+    r = br_compile_config(s->script, path, text.data, text.len, &config, &why);
+    if (r < 0)
+        return br_serve_fail(c, m->id, &why, path, s->script->error_line, err);
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    put_config(&o.buf, config);
+    json_decref(config);
+    return br_chan_send(c, BR_MSG_SCRIPT_CONFIGURED, m->id, &o, err);
+}
+
+/* ---- start ---- */
+
+static int peer_ended(struct br_chan *c, int code, void *ctx, struct br_err *err)
+{
+    struct serve *s = ctx;
+    br_chan_close(c);
+    if (code != -BR_E_PEER_GONE) {
+        br_log(BR_LOG_ERROR, "%s", err ? err->text : br_code_name(code));
+        return code;
+    }
+    br_loop_stop(s->loop); /* nobody is left to answer */
+    return 0;
+}
+
+static int enter_role(struct serve *s, int peer, struct br_err *err)
+{
+    static const uint64_t cpu_seconds[] = {
+        [BR_SCRIPT_CONFIG] = 10, [BR_SCRIPT_POLICY] = 3600, [BR_SCRIPT_ADAPTER] = 3600};
+    /* jansson would open /dev/urandom for it, which is not permitted later */
+    uint32_t seed;
+    br_random(&seed, sizeof(seed));
+    json_object_seed(seed | 1);
+    br_close_from(4, &peer, peer >= 0);
+    struct br_role role = {.name = "bridle-script",
+                           .uid = BR_UID_SCRIPT,
+                           .max_nofile = 32,
+                           .max_as = BR_SCRIPT_AS_MAX,
+                           .max_cpu_s = cpu_seconds[s->purpose] * BR_SCRIPT_SLOW,
+                           .no_fork = true,
+                           .syscalls = script_calls,
+                           .nsyscalls = BR_ARRAY_LEN(script_calls)};
+    return br_role_enter(&role, err);
+}
+
+static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct serve *s = ctx;
+    s->purpose = br_rd_u8(&m->rd);
+    BR_CLEANUP_FD int peer = br_msg_take_fd(m);
+    bool known = s->purpose >= BR_SCRIPT_CONFIG && s->purpose <= BR_SCRIPT_ADAPTER;
+    if (br_rd_done(&m->rd) < 0 || !known || (peer >= 0) == (s->purpose == BR_SCRIPT_CONFIG))
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "the start message is malformed");
+    int r = enter_role(s, peer, err);
+    if (r == 0)
+        r = br_serve_fresh(s, err);
+    if (r < 0)
+        return r;
+    if (s->purpose == BR_SCRIPT_CONFIG) {
+        br_chan_permit(c, BR_MSG_SCRIPT_CONFIG);
+    } else {
+        bool policy = s->purpose == BR_SCRIPT_POLICY;
+        br_chan_init(&s->peer, br_steal_fd(&peer), "session",
+                     policy ? br_serve_policy_rules : br_serve_adapter_rules,
+                     policy ? br_serve_policy_nrules : br_serve_adapter_nrules, s);
+        r = br_loop_watch_chan(s->loop, &s->peer, peer_ended, s);
+        if (r < 0)
+            return r;
+    }
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_str(&o.buf, br_code_name(BR_OK));
+    br_buf_put_str(&o.buf, "");
+    return br_chan_send(c, BR_MSG_ROLE_READY, m->id, &o, err);
+}
+
+static const struct br_msg_rule sup_rules[] = {
+    {BR_MSG_SCRIPT_START, BR_PERMIT | BR_ONCE, 1, 1, 0, 1, on_start},
+    {BR_MSG_SCRIPT_CONFIG, 0, 9, BR_MSG_MAX, 0, 1, on_config},
+};
+
+int main(void)
+{
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGPROF, SIG_DFL);
+    br_log_init("bridle-script", BR_LOG_WARN);
+    struct serve s = {.loop = br_loop_new(), .peer = {.fd = -1}};
+    if (!s.loop)
+        return 1;
+    br_chan_init(&s.sup, 3, "bridled", sup_rules, BR_ARRAY_LEN(sup_rules), &s);
+    struct br_err err = {.code = BR_OK};
+    int r = br_loop_watch_chan(s.loop, &s.sup, NULL, NULL);
+    if (r == 0)
+        r = br_loop_run(s.loop, NULL, &err);
+    if (r < 0 && r != -BR_E_PEER_GONE && err.text[0])
+        br_log(BR_LOG_ERROR, "%s", err.text);
+    br_chan_close(&s.peer);
+    br_chan_close(&s.sup);
+    br_script_free(&s.script);
+    br_loop_free(&s.loop);
+    return r < 0 && r != -BR_E_PEER_GONE;
+}

@@ -1,0 +1,180 @@
+/*
+ * core/script: sandboxed Lua states, the documents that they read (JSON, YAML), and what is
+ * compiled with them: policies, manifests, configuration, adapter glue. Private to bridle-script,
+ * its tests and fuzzers; only argv.h is for other programs.
+ *
+ * Lua is not a boundary (docs/decisions/0030): a state has an allocator cap, no way to load code,
+ * no coroutines, no finalizers, bounded library functions and a deadline in CPU time, and the
+ * process around it has the kernel's limits and a supervisor with a clock of its own.
+ */
+#ifndef BR_SCRIPT_H
+#define BR_SCRIPT_H
+
+#include <jansson.h>
+#include <lauxlib.h>
+#include <lua.h>
+
+#include "base/base.h"
+#include "wire/types.h"
+
+/* ---- limits ------------------------------------------------------------------------------- */
+
+#ifdef BR_SANITIZED
+#define BR_SCRIPT_SLOW 6u /* what sanitizers cost */
+#else
+#define BR_SCRIPT_SLOW 1u
+#endif
+
+/* Memory of one state: a policy of 10,000 rules takes 12 MiB. */
+#define BR_SCRIPT_MEMORY_MAX (64u * 1024 * 1024)
+/* Of the process: two states, the documents, the libraries. */
+#define BR_SCRIPT_AS_MAX (256u * 1024 * 1024)
+/* A string that a library function builds. */
+#define BR_SCRIPT_STRING_MAX (16u * 1024 * 1024)
+/* Elements that one call of a table function walks. */
+#define BR_SCRIPT_TABLE_MAX 1000000u
+/* Steps of one pattern match, and more for each byte of its subject: linear patterns never meet
+ * it, an exponential one does after some milliseconds. */
+#define BR_SCRIPT_PATTERN_STEPS 1000000u
+#define BR_SCRIPT_PATTERN_STEPS_PER_BYTE 64u
+/* CPU time of one call. The peer's wall clock is the real limit; this one makes good errors. */
+#define BR_SCRIPT_COMPILE_US (2000000u * BR_SCRIPT_SLOW)
+#define BR_SCRIPT_PREDICATE_US (250000u * BR_SCRIPT_SLOW)
+#define BR_SCRIPT_ADAPT_US (2000000u * BR_SCRIPT_SLOW)
+/* After the deadline of a call plus this, the kernel ends the process. */
+#define BR_SCRIPT_HARD_US (1000000u * BR_SCRIPT_SLOW)
+/* JSON that is exchanged with a state: a table of 10,000 rules has 90,000 values. */
+#define BR_SCRIPT_NODES_MAX 200000u
+
+/* ---- a state ------------------------------------------------------------------------------ */
+
+struct br_script {
+    lua_State *L;
+    size_t used; /* bytes */
+    size_t cap;
+    uint64_t cpu_end_us; /* of the present call; 0 outside of one */
+    uint64_t cost;       /* work of library functions since the clock was last looked at */
+    bool expired;        /* the present call has passed its deadline */
+    bool trace_lines;    /* keep last_line up to date: slow */
+    unsigned last_line;  /* the last line of the operator's chunk that ran */
+    bool hard_timer;     /* let the kernel end the process when a call overruns */
+    char chunk[64];      /* the name of the operator's chunk in messages, "policy.lua" */
+    char traceback[1024];
+    unsigned error_line; /* of the last failed call, in the operator's chunk; 0 unknown */
+};
+
+/* A state with the sandbox's globals; NULL without memory. */
+struct br_script *br_script_new(size_t memory_max);
+void br_script_free(struct br_script **s);
+/* The state behind a lua_State. */
+struct br_script *br_script_of(lua_State *L);
+
+/*
+ * Compile operator text (never bytecode) and push the function. `path` names it in messages, by its
+ * last component. [-0, +1 on success]. -`code` with the message, and error_line set.
+ */
+int br_script_load(struct br_script *s, const char *path, const void *text, size_t n,
+                   enum br_code code, struct br_err *err);
+
+/*
+ * The one entry into Lua: calls the function below its nargs arguments, [-(nargs + 1), +nresults]
+ * on success and [-(nargs + 1), +0] on failure, within cpu_us of CPU time. Failure is -`code` with
+ * a message that names chunk and line.
+ */
+int br_script_call(struct br_script *s, int nargs, int nresults, uint64_t cpu_us, enum br_code code,
+                   struct br_err *err);
+
+/* Push what `require` gives for an embedded module. [-0, +1 on success]. Trusted code; bounded by
+ * the compile deadline. */
+int br_script_require(struct br_script *s, const char *module, struct br_err *err);
+
+/* Called by library functions: `n` units of work (bytes, elements) were done. Raises an error
+ * behind the deadline. */
+void br_script_tick(lua_State *L, uint64_t n);
+/* Raises if the present call is over its deadline, whatever pcall made of it. */
+void br_script_check(lua_State *L);
+
+/* ---- libraries (lib.c, table.c, pattern.c) ---- */
+
+/* Builds the globals; br_script_push_env() pushes them then. [-0, +0, m] */
+void br_script_open_env(lua_State *L, lua_CFunction require);
+/* Replaces the table on top by a read-only view in which reading an absent key is an error that
+ * names the nearest one. `name` is how messages call it. [-1, +1, m] */
+void br_script_lock(lua_State *L, const char *name);
+/* Push the environment that every chunk gets. [-0, +1] */
+void br_script_push_env(lua_State *L);
+extern const luaL_Reg br_script_table_lib[];
+extern const luaL_Reg br_script_pattern_lib[];
+
+/* ---- JSON (json.c) ---- */
+
+/* Text to tree: scan, then a strict parse. Owned by the caller. */
+int br_script_json_parse(const void *text, size_t n, unsigned max_nodes, json_t **out,
+                         unsigned *line, struct br_err *err);
+/* Push a Lua value for a tree. [-0, +1, m] Takes the tree in any case. */
+void br_script_json_push(lua_State *L, json_t *tree);
+/* Append the JSON text of the value at idx, keys sorted. [-0, +0, m] 0 or -BR_E_INVALID_JSON,
+ * -BR_E_LIMIT_EXCEEDED. */
+int br_script_json_encode(lua_State *L, int idx, struct br_buf *out, struct br_err *err);
+/* Build the table of the `json` module. [-0, +1, m] */
+int br_script_open_json(lua_State *L);
+
+/* ---- YAML (yaml.c) ---- */
+
+/*
+ * A manifest's YAML: one document of mappings, sequences and scalars; everything else is refused.
+ * `tree` and `marks` (an object from the path of a value to its line) are the caller's. On failure
+ * *line is where. -BR_E_INVALID_MANIFEST.
+ */
+int br_yaml_parse(const void *text, size_t n, json_t **tree, json_t **marks, unsigned *line,
+                  struct br_err *err);
+
+/* ---- embedded modules (the table is made by CMakeLists.txt) ---- */
+
+struct br_script_module {
+    const char *name; /* "bridle.policy" */
+    const char *file; /* "bridle/policy.lua" */
+    const char *text;
+    const unsigned *len;
+};
+extern const struct br_script_module br_script_modules[];
+extern const unsigned br_script_nmodules;
+
+/* ---- what is compiled (compile.c) ---- */
+
+struct br_compile_in {
+    const char *policy_path;
+    const void *policy; /* empty: the embedded default */
+    size_t policy_len;
+    const char *manifest_path;
+    const void *manifest; /* empty: one is made from the goal */
+    size_t manifest_len;
+    bool manifest_in_workspace;
+    const void *goal;
+    size_t goal_len;
+    const char *const *allowed; /* default allowed paths */
+    uint32_t nallowed;
+};
+
+struct br_compile_out {
+    struct br_buf table;    /* JSON */
+    struct br_buf manifest; /* JSON */
+    json_t *warnings;       /* array of text */
+    char file[BR_PATH_MAX]; /* of an error */
+    unsigned line;
+};
+void br_compile_out_init(struct br_compile_out *o);
+void br_compile_out_free(struct br_compile_out *o);
+
+/* Evaluate the operator's bundle in `s`, which then answers br_compile_vote(); compile it with
+ * profile and manifest in a state of its own. */
+int br_compile(struct br_script *s, const struct br_compile_in *in, struct br_compile_out *out,
+               struct br_err *err);
+/* Run the bundle's predicate. *effect is none, ask or deny. */
+int br_compile_vote(struct br_script *s, const void *request, size_t n, enum br_effect *effect,
+                    struct br_buf *reason, struct br_err *err);
+/* Evaluate a configuration; `out` receives it as JSON. */
+int br_compile_config(struct br_script *s, const char *path, const void *text, size_t n,
+                      json_t **out, struct br_err *err);
+
+#endif

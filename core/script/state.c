@@ -1,0 +1,386 @@
+/*
+ * A Lua state: its allocator with a cap, the one entry into it, its deadline, and `require`, which
+ * knows only modules that are linked into the program. Nothing that runs in a state is trusted to
+ * end, to be small, or to raise errors that are strings.
+ *
+ * The deadline is CPU time, so that a busy machine does not fail an honest policy. The count hook
+ * re-arms itself to every instruction once the deadline has passed, pcall() raises again, and the
+ * allocator refuses large blocks; behind all of them stands a timer of the kernel that ends the
+ * process, and behind that the peer's own clock.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <time.h>
+
+#include "script/script.h"
+
+#define HOOK_INSTRUCTIONS 1000
+/* Work of library functions between two looks at the clock: about a tenth of a millisecond. */
+#define COST_LOOK 200000u
+/* Blocks from this size on are refused behind the deadline. */
+#define BLOCK_LARGE (64u * 1024)
+
+static uint64_t cpu_now_us(void)
+{
+    struct timespec t;
+    if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) < 0)
+        return UINT64_MAX; /* no clock, no time left */
+    return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
+}
+
+static bool past_deadline(struct br_script *s)
+{
+    if (s->cpu_end_us && !s->expired && cpu_now_us() >= s->cpu_end_us)
+        s->expired = true;
+    return s->expired;
+}
+
+static void *script_alloc(void *ud, void *ptr, size_t osize, size_t nsize)
+{
+    struct br_script *s = ud;
+    size_t old = ptr ? osize : 0;
+    if (nsize == 0) {
+        free(ptr);
+        s->used -= old;
+        return NULL;
+    }
+    if (nsize > old && nsize - old > s->cap - s->used)
+        return NULL;
+    if (nsize > old && nsize >= BLOCK_LARGE && past_deadline(s))
+        return NULL;
+    void *p = realloc(ptr, nsize);
+    if (p)
+        s->used = s->used - old + nsize;
+    return p;
+}
+
+struct br_script *br_script_of(lua_State *L)
+{
+    void *ud;
+    lua_getallocf(L, &ud);
+    return ud;
+}
+
+static int raise_expired(lua_State *L)
+{
+    return luaL_error(L, "it ran for too long");
+}
+
+static void on_hook(lua_State *L, lua_Debug *ar)
+{
+    if (ar->event == LUA_HOOKLINE) {
+        struct br_script *s = br_script_of(L);
+        int line = ar->currentline;
+        if (lua_getinfo(L, "S", ar) && strcmp(ar->short_src, s->chunk) == 0)
+            s->last_line = (unsigned)line;
+        return;
+    }
+    if (!past_deadline(br_script_of(L)))
+        return;
+    lua_sethook(L, on_hook, LUA_MASKCOUNT, 1);
+    raise_expired(L);
+}
+
+void br_script_check(lua_State *L)
+{
+    if (past_deadline(br_script_of(L)))
+        raise_expired(L);
+}
+
+void br_script_tick(lua_State *L, uint64_t n)
+{
+    struct br_script *s = br_script_of(L);
+    s->cost += n;
+    if (s->cost < COST_LOOK)
+        return;
+    s->cost = 0;
+    br_script_check(L);
+}
+
+/* ---- errors ---- */
+
+/* The line if `text` starts with "chunk:LINE:", else 0. */
+static unsigned line_of(const struct br_script *s, const char *text)
+{
+    size_t n = strlen(s->chunk);
+    if (!n || strncmp(text, s->chunk, n) != 0 || text[n] != ':')
+        return 0;
+    return (unsigned)strtoul(text + n + 1, NULL, 10);
+}
+
+/* The line of the innermost function of the operator's chunk. */
+static unsigned line_on_stack(lua_State *L, const struct br_script *s)
+{
+    lua_Debug ar;
+    for (int level = 0; level < 200 && lua_getstack(L, level, &ar); level++)
+        if (lua_getinfo(L, "Sl", &ar) && strcmp(ar.short_src, s->chunk) == 0 && ar.currentline > 0)
+            return (unsigned)ar.currentline;
+    return 0;
+}
+
+/* Message handler: no function of the script is called from here, not even a __tostring. */
+static int on_error(lua_State *L)
+{
+    struct br_script *s = br_script_of(L);
+    const char *text = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : NULL;
+    if (!text)
+        text = lua_pushfstring(L, "an error that is a %s, not a text", luaL_typename(L, 1));
+    if (!s->error_line)
+        s->error_line = line_of(s, text);
+    if (!s->error_line)
+        s->error_line = line_on_stack(L, s);
+    luaL_traceback(L, L, NULL, 1);
+    snprintf(s->traceback, sizeof(s->traceback), "%s", lua_tostring(L, -1));
+    lua_pushstring(L, text);
+    return 1;
+}
+
+/* Without the position inside an embedded module, which tells the operator nothing. */
+static const char *without_module(const char *text)
+{
+    if (strncmp(text, "bridle/", 7) != 0)
+        return text;
+    const char *dot = strstr(text, ".lua:");
+    if (!dot || dot - text > 40)
+        return text;
+    dot += 5 + strspn(dot + 5, "0123456789");
+    return strncmp(dot, ": ", 2) == 0 ? dot + 2 : text;
+}
+
+static int fail(struct br_script *s, int status, enum br_code code, uint64_t cpu_us,
+                struct br_err *err)
+{
+    lua_State *L = s->L;
+    const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "unknown error";
+    char where[96] = "";
+    if (s->chunk[0])
+        text = without_module(text);
+    if (s->error_line && !line_of(s, text))
+        snprintf(where, sizeof(where), "%s:%u: ", s->chunk, s->error_line);
+    else if (!s->error_line && s->chunk[0] && strncmp(text, s->chunk, strlen(s->chunk)) != 0)
+        snprintf(where, sizeof(where), "%s: ", s->chunk);
+    if (s->expired)
+        br_err_set(err, code, "%sit ran for more than %u ms and was stopped", where,
+                   (unsigned)(cpu_us / 1000));
+    else if (status == LUA_ERRMEM)
+        br_err_set(err, code, "%sit needed more than %zu MiB of memory and was stopped", where,
+                   s->cap >> 20);
+    else
+        br_err_set(err, code, "%s%s", where, text);
+    lua_pop(L, 1);
+    return -(int)code;
+}
+
+int br_script_load(struct br_script *s, const char *path, const void *text, size_t n,
+                   enum br_code code, struct br_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    const char *base = slash ? slash + 1 : path;
+    size_t len = strlen(base), max = sizeof(s->chunk) - 8;
+    /* the end of a long name tells more than its beginning */
+    snprintf(s->chunk, sizeof(s->chunk), "%s", len > max ? base + (len - max) : base);
+    for (char *c = s->chunk; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f || *c == ':')
+            *c = '_';
+    char name[80];
+    snprintf(name, sizeof(name), "@%s", s->chunk);
+    s->error_line = 0;
+    s->expired = false;
+    if (!lua_checkstack(s->L, 8))
+        return br_err_set(err, BR_E_NOMEM, "'%s' could not be loaded: no memory", s->chunk);
+    int status = luaL_loadbufferx(s->L, text ? text : "", n, name, "t");
+    if (status != LUA_OK) {
+        s->error_line = line_of(s, lua_tostring(s->L, -1));
+        return fail(s, status, code, 0, err);
+    }
+    br_script_push_env(s->L);
+    if (!lua_setupvalue(s->L, -2, 1))
+        lua_pop(s->L, 1); /* a chunk that names no global has no _ENV to set */
+    return 0;
+}
+
+/* ---- the entry ---- */
+
+static void set_hard_timer(const struct br_script *s, uint64_t us)
+{
+    if (!s->hard_timer)
+        return;
+    struct itimerval t = {
+        .it_value = {.tv_sec = (time_t)(us / 1000000u), .tv_usec = (suseconds_t)(us % 1000000u)}};
+    (void)setitimer(ITIMER_PROF, &t, NULL);
+}
+
+int br_script_call(struct br_script *s, int nargs, int nresults, uint64_t cpu_us, enum br_code code,
+                   struct br_err *err)
+{
+    lua_State *L = s->L;
+    int base = lua_gettop(L) - nargs;
+    br_require(base >= 1);
+    if (!lua_checkstack(L, 32)) {
+        lua_settop(L, base - 1);
+        return br_err_set(err, code, "%s: it needed more than %zu MiB of memory", s->chunk,
+                          s->cap >> 20);
+    }
+    lua_pushcfunction(L, on_error);
+    lua_insert(L, base);
+    s->error_line = 0;
+    s->traceback[0] = '\0';
+    s->expired = false;
+    s->cost = 0;
+    s->cpu_end_us = cpu_now_us() + cpu_us;
+    s->last_line = 0;
+    lua_sethook(L, on_hook, LUA_MASKCOUNT | (s->trace_lines ? LUA_MASKLINE : 0), HOOK_INSTRUCTIONS);
+    set_hard_timer(s, cpu_us + BR_SCRIPT_HARD_US);
+    int status = lua_pcall(L, nargs, nresults, base);
+    set_hard_timer(s, 0);
+    lua_sethook(L, NULL, 0, 0);
+    s->cpu_end_us = 0;
+    lua_remove(L, base);
+    if (status == LUA_OK) {
+        br_require(nresults == LUA_MULTRET || lua_gettop(L) == base - 1 + nresults);
+        return 0;
+    }
+    br_log(BR_LOG_DEBUG, "script: %s", s->traceback);
+    int r = fail(s, status, code, cpu_us, err);
+    br_require(lua_gettop(L) == base - 1);
+    return r;
+}
+
+/* ---- modules ---- */
+
+static const char loaded_key = 0, loading_key = 0;
+
+static int load_module(lua_State *L, const struct br_script_module *m)
+{
+    char name[80];
+    snprintf(name, sizeof(name), "@%s", m->file);
+    if (luaL_loadbufferx(L, m->text, *m->len, name, "t") != LUA_OK)
+        return lua_error(L);
+    br_script_push_env(L);
+    if (!lua_setupvalue(L, -2, 1))
+        lua_pop(L, 1);
+    lua_call(L, 0, 1);
+    if (lua_istable(L, -1) && !lua_getmetatable(L, -1))
+        br_script_lock(L, m->name);
+    return 1;
+}
+
+/* require(name): the value of an embedded module; there is no other kind. */
+static int script_require(lua_State *L)
+{
+    const char *name = luaL_checkstring(L, 1);
+    lua_settop(L, 1);
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &loaded_key);
+    lua_getfield(L, 2, name);
+    if (lua_touserdata(L, 3) == (const void *)&loading_key)
+        return luaL_error(L, "module '%s' requires itself", name);
+    if (!lua_isnil(L, 3))
+        return 1;
+    lua_pop(L, 1);
+    for (unsigned i = 0; i < br_script_nmodules; i++) {
+        const struct br_script_module *m = &br_script_modules[i];
+        if (strcmp(m->name, name) != 0)
+            continue;
+        lua_pushlightuserdata(L, (void *)(uintptr_t)&loading_key);
+        lua_setfield(L, 2, name);
+        load_module(L, m);
+        lua_pushvalue(L, -1);
+        lua_setfield(L, 2, name);
+        return 1;
+    }
+    return luaL_error(L, "there is no module '%s'; modules are built in, such as 'bridle.policy'",
+                      name);
+}
+
+static int require_embedded(lua_State *L)
+{
+    lua_pushcfunction(L, script_require);
+    lua_pushstring(L, lua_touserdata(L, 1));
+    lua_call(L, 1, 1);
+    return 1;
+}
+
+int br_script_require(struct br_script *s, const char *module, struct br_err *err)
+{
+    char chunk[sizeof(s->chunk)];
+    memcpy(chunk, s->chunk, sizeof(chunk));
+    s->chunk[0] = '\0';
+    if (!lua_checkstack(s->L, 8))
+        return br_err_set(err, BR_E_NOMEM, "'%s' could not be loaded: no memory", module);
+    lua_pushcfunction(s->L, require_embedded);
+    lua_pushlightuserdata(s->L, (void *)(uintptr_t)module); /* allocates nothing */
+    int r = br_script_call(s, 1, 1, BR_SCRIPT_COMPILE_US, BR_E_INTERNAL, err);
+    memcpy(s->chunk, chunk, sizeof(chunk));
+    return r;
+}
+
+/* ---- life ---- */
+
+static int on_panic(lua_State *L)
+{
+    const char *text = lua_tostring(L, -1);
+    br_log(BR_LOG_ERROR, "script: an error outside of a call: %s", text ? text : "no memory");
+    abort();
+}
+
+/* where(level): file and line of a caller, nil where it is not Lua. */
+static int host_where(lua_State *L)
+{
+    lua_Debug ar;
+    lua_Integer level = luaL_checkinteger(L, 1);
+    if (level < 0 || level > 200 || !lua_getstack(L, (int)level, &ar) ||
+        !lua_getinfo(L, "Sl", &ar) || ar.currentline <= 0)
+        return 0;
+    lua_pushstring(L, ar.short_src);
+    lua_pushinteger(L, ar.currentline);
+    return 2;
+}
+
+static int open_state(lua_State *L)
+{
+    lua_newtable(L);
+    lua_newtable(L);
+    lua_pushcfunction(L, host_where);
+    lua_setfield(L, -2, "where");
+    br_script_lock(L, "bridle.host");
+    lua_setfield(L, -2, "bridle.host");
+    br_script_open_json(L);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, -3, "json");
+    lua_setfield(L, -2, "bridle.json");
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &loaded_key);
+    br_script_open_env(L, script_require);
+    return 0;
+}
+
+struct br_script *br_script_new(size_t memory_max)
+{
+    struct br_script *s = calloc(1, sizeof(*s));
+    if (!s)
+        return NULL;
+    s->cap = memory_max;
+    s->L = lua_newstate(script_alloc, s);
+    if (!s->L) {
+        free(s);
+        return NULL;
+    }
+    lua_atpanic(s->L, on_panic);
+    lua_pushcfunction(s->L, open_state);
+    struct br_err err = {.code = BR_OK};
+    if (br_script_call(s, 0, 0, BR_SCRIPT_COMPILE_US, BR_E_INTERNAL, &err) < 0) {
+        br_log(BR_LOG_ERROR, "script: %s", err.text);
+        br_script_free(&s);
+    }
+    return s;
+}
+
+void br_script_free(struct br_script **s)
+{
+    if (*s) {
+        lua_close((*s)->L);
+        free(*s);
+    }
+    *s = NULL;
+}
