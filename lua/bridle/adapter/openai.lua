@@ -606,7 +606,7 @@ local function finish_calls(state)
     if not is_object(value) or (#text > 0 and not text:find("^%s*{")) then
       return fail(
         state,
-        ("the provider's call of %s has arguments that are no JSON object (%s); the answer was not used"):format(
+        ("the provider's call of %s has arguments that are no JSON object (%s); it was not used"):format(
           quoted(entry.name),
           quoted(message) or "another value"
         )
