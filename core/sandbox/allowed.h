@@ -1,0 +1,52 @@
+/*
+ * core/sandbox, allowed paths: which patterns of a manifest may become writable mounts. A library
+ * of its own (bridle_allowed, needs only core/base), so that every program can apply the syntax
+ * check; only bridle-launch opens.
+ */
+#ifndef BR_SANDBOX_ALLOWED_H
+#define BR_SANDBOX_ALLOWED_H
+
+#include "base/base.h"
+
+/*
+ * Syntax only, no file system access: an exact file, or `dir/` or `dir` followed by a slash and
+ * two stars, relative to the workspace. 0, or -BR_E_INVALID_ALLOWED_PATH for: empty, too long,
+ * absolute, a `.`, `..` or empty segment, another wildcard, a bare `**`, a comma, a backslash, a
+ * control character, invalid UTF-8.
+ */
+int br_allowed_path_check(const char *pattern, struct br_err *err);
+
+/* One allowed path, opened and checked. */
+struct br_allowed {
+    int fd;                /* O_PATH; owned */
+    bool dir;              /* the directory and its whole tree */
+    char rel[BR_PATH_MAX]; /* without the trailing slash or stars */
+    uint64_t ino;
+    uint32_t dev_major, dev_minor;
+};
+
+/* What a pattern is compared with: the workspace that it must lie in. */
+struct br_allowed_root {
+    int fd; /* not owned */
+    uint64_t mnt_id;
+    uint32_t dev_major, dev_minor;
+    char *mountinfo; /* text of /proc/self/mountinfo, read when first needed; owned */
+};
+/* Look at the workspace once for any number of patterns. 0 or a negative code. */
+int br_allowed_root_open(struct br_allowed_root *root, int ws_fd, struct br_err *err);
+void br_allowed_root_close(struct br_allowed_root *root);
+
+/*
+ * Syntax check, then open beneath the workspace without following any link, and check what is
+ * there. -BR_E_INVALID_ALLOWED_PATH for: missing, a symlink on the way or at the end, a directory
+ * without the stars, stars on a file, a hard-linked file, a device, socket or FIFO, another file
+ * system or mount, a mount somewhere below. Close with br_allowed_close() in any case.
+ */
+int br_allowed_open(struct br_allowed_root *root, const char *pattern, struct br_allowed *out,
+                    struct br_err *err);
+/* The same checks again on the descriptor, right before it is mounted. */
+int br_allowed_recheck(struct br_allowed_root *root, const struct br_allowed *a,
+                       struct br_err *err);
+void br_allowed_close(struct br_allowed *a);
+
+#endif

@@ -1,0 +1,342 @@
+/*
+ * One sandbox, from the launcher's side: make pid 1, hand it the plan, measure it, let it go, and
+ * afterwards verify that nothing is left. Called by bridle-launch. The plan comes from bridled and
+ * is checked again here; the workspace and what lies in it are hostile.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sandbox/box_priv.h"
+#include "sandbox/reopen.h"
+#include "sandbox/rootfs.h"
+#include "sandbox/sys.h"
+
+/* Setting up takes about a millisecond; a host that needs this long has other problems. */
+#define SETUP_DEADLINE_US 20000000u
+
+#define BOX_NAMESPACES                                                                             \
+    (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
+
+#ifndef CLONE_INTO_CGROUP
+#define CLONE_INTO_CGROUP 0x200000000ULL
+#endif
+
+static int clone_child(struct br_box *b, int root, struct br_err *err)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return br_err_errno(err, BR_E_FAILED, "no socket for a sandbox");
+    int into = br_cg_v2_fd(&b->cg), pidfd = -1;
+    struct clone_args args = {
+        .flags = BOX_NAMESPACES | CLONE_PIDFD | (into >= 0 ? CLONE_INTO_CGROUP : 0),
+        .pidfd = (uint64_t)(uintptr_t)&pidfd,
+        .exit_signal = SIGCHLD,
+        .cgroup = into >= 0 ? (uint64_t)into : 0,
+    };
+    long pid = br_sys_clone3(&args, sizeof(args));
+    if (pid == 0)
+        br_child_run(b->host, &b->cg, pair[1], root);
+    int saved = errno;
+    br_close(&pair[1]);
+    if (pid < 0) {
+        br_close(&pair[0]);
+        errno = saved;
+        return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
+                            "the namespaces of a sandbox could not be made; nothing was started. "
+                            "See 'bridle doctor'");
+    }
+    b->pid = (pid_t)pid;
+    b->pidfd = pidfd;
+    b->ctl = pair[0];
+    return 0;
+}
+
+int br_box_prepare(struct br_host *h, struct br_box **out, struct br_err *err)
+{
+    *out = NULL;
+    int r = br_cg_require(&h->place, err);
+    if (r < 0)
+        return r;
+    struct br_box *b = calloc(1, sizeof(*b));
+    if (!b)
+        return br_err_set(err, BR_E_NOMEM, "no memory for a sandbox");
+    b->host = h;
+    b->pidfd = b->ctl = -1;
+    h->shared->nallowed = 0;
+    h->shared->err.code = BR_OK;
+    r = br_cg_make(&h->place, &b->cg, err);
+    if (r == 0) {
+        BR_CLEANUP_FD int root = br_rootfs_clone(h->rootfs, err);
+        r = root < 0 ? root : clone_child(b, root, err);
+        if (r < 0)
+            (void)br_cg_remove(&b->cg, NULL);
+    }
+    if (r < 0) {
+        free(b);
+        return r;
+    }
+    *out = b;
+    return 0;
+}
+
+/* ---- talking to the child ---- */
+
+/* The child ended before it should: what it said, or that it said nothing. */
+static int child_failed(const struct br_box *b, struct br_err *err)
+{
+    const struct br_err *said = &b->host->shared->err;
+    if (said->code <= BR_OK || said->code >= BR_CODE_COUNT_)
+        return br_err_set(err, BR_E_INTERNAL,
+                          "the process that sets up the sandbox died; nothing was started");
+    if (err) {
+        *err = *said;
+        err->text[sizeof(err->text) - 1] = 0;
+    }
+    return -(int)said->code;
+}
+
+/* Wait for one word of the child; 0 as `want` waits for the end of file that a good exec causes. */
+static int await(struct br_box *b, char want, struct br_err *err)
+{
+    char word = 0;
+    uint64_t deadline = br_now_us() + SETUP_DEADLINE_US;
+    for (;;) {
+        struct pollfd p = {.fd = b->ctl, .events = POLLIN};
+        uint64_t now = br_now_us();
+        int n = now >= deadline ? 0 : poll(&p, 1, (int)((deadline - now) / 1000 + 1));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return br_err_set(err, BR_E_TIMEOUT,
+                              "setting up the sandbox took more than 20 seconds; nothing was "
+                              "started");
+        break;
+    }
+    ssize_t n = read(b->ctl, &word, 1);
+    if (n == 1 && word == want)
+        return 0;
+    if (n == 0 && want == 0 && b->host->shared->err.code == BR_OK)
+        return 0;
+    return child_failed(b, err);
+}
+
+static int send_word(struct br_box *b, char word, const int *fds, unsigned nfds, struct br_err *err)
+{
+    union {
+        struct cmsghdr align;
+        char space[CMSG_SPACE(sizeof(int) * BR_BOX_FDS_MAX)];
+    } ctl;
+    struct iovec iov = {.iov_base = &word, .iov_len = 1};
+    struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
+    if (nfds) {
+        memset(&ctl, 0, sizeof(ctl));
+        mh.msg_control = ctl.space;
+        mh.msg_controllen = CMSG_SPACE(sizeof(int) * nfds);
+        struct cmsghdr *h = CMSG_FIRSTHDR(&mh);
+        h->cmsg_level = SOL_SOCKET;
+        h->cmsg_type = SCM_RIGHTS;
+        h->cmsg_len = CMSG_LEN(sizeof(int) * nfds);
+        memcpy(CMSG_DATA(h), fds, sizeof(int) * nfds);
+    }
+    return sendmsg(b->ctl, &mh, MSG_NOSIGNAL) == 1 ? 0 : child_failed(b, err);
+}
+
+/* ---- the plan ---- */
+
+/* The workspace in this mount namespace: an O_PATH descriptor, and who owns it. */
+static int open_workspace(const struct br_host *h, int ws_fd, struct stat *st, struct br_err *err)
+{
+    if (fstat(ws_fd, st) < 0 || !S_ISDIR(st->st_mode))
+        return br_err_set(err, BR_E_INVALID_WORKSPACE,
+                          "the workspace is not a directory; nothing was started");
+    if (h->uid == 0 && (st->st_uid == 0 || st->st_gid == 0))
+        return br_err_set(err, BR_E_INVALID_WORKSPACE,
+                          "the workspace is owned by root (uid %u, gid %u), and the sandbox would "
+                          "work in it as root of this host; nothing was started. Give it to an "
+                          "ordinary user: chown -R USER:GROUP WORKSPACE",
+                          (unsigned)st->st_uid, (unsigned)st->st_gid);
+    return br_reopen_here(ws_fd, O_PATH | O_DIRECTORY, "the workspace", err);
+}
+
+static int clone_mount(int fd, uint64_t set, unsigned recursive, const char *what,
+                       struct br_err *err)
+{
+    struct mount_attr attr = {.attr_set = set, .propagation = MS_PRIVATE};
+    BR_CLEANUP_FD int tree = br_sys_open_tree(fd, "", OPEN_TREE_CLONE | AT_EMPTY_PATH | recursive);
+    if (tree < 0 || br_sys_mount_setattr(tree, "", AT_EMPTY_PATH | recursive, &attr) < 0)
+        return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
+                            "'%.512s' could not be mounted; nothing was started", what);
+    return br_steal_fd(&tree);
+}
+
+/* Check every allowed path and clone its mount. fds[0..*n) are the caller's to close. */
+static int open_allowed(const struct br_plan *plan, int ws, struct br_box_shared *s, int *fds,
+                        unsigned *n, struct br_err *err)
+{
+    struct br_allowed_root root;
+    int r = br_allowed_root_open(&root, ws, err);
+    for (uint32_t i = 0; r == 0 && i < plan->nallowed; i++) {
+        struct br_allowed *a = &s->allowed[i];
+        r = br_allowed_open(&root, plan->allowed_paths[i], a, err);
+        /* nothing that is taken from the source is cleared: a read-only mount stays read-only */
+        int tree = r < 0 ? r
+                         : clone_mount(a->fd, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0,
+                                       plan->allowed_paths[i], err);
+        if (tree >= 0) {
+            fds[(*n)++] = tree;
+            r = br_allowed_recheck(&root, a, err);
+        } else {
+            r = tree;
+        }
+        br_allowed_close(a);
+    }
+    s->nallowed = r == 0 ? plan->nallowed : 0;
+    br_allowed_root_close(&root);
+    return r;
+}
+
+static int map_ids(const struct br_box *b, const struct stat *ws, struct br_err *err)
+{
+    char map[64];
+    bool root = b->host->uid == 0;
+    unsigned uid = root ? ws->st_uid : b->host->uid, gid = root ? ws->st_gid : b->host->gid;
+    snprintf(map, sizeof(map), "%u %u 1", BR_BOX_UID, uid);
+    if (br_sys_idmap(b->pid, "uid_map", map) < 0)
+        goto failed;
+    if (!root && br_sys_idmap(b->pid, "setgroups", "deny") < 0)
+        goto failed;
+    snprintf(map, sizeof(map), "%u %u 1", BR_BOX_UID, gid);
+    if (br_sys_idmap(b->pid, "gid_map", map) < 0)
+        goto failed;
+    return 0;
+failed:
+    return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
+                        "the sandbox's user could not be mapped to uid %u; nothing was started. As "
+                        "root this needs CAP_SETUID and CAP_SETGID",
+                        uid);
+}
+
+/* Everything up to the moment where the child has the plan. */
+static int hand_over(struct br_box *b, const struct br_plan *plan, int ws_fd, int chan_fd,
+                     struct br_err *err)
+{
+    struct stat st;
+    struct br_box_shared *s = b->host->shared;
+    int fds[BR_BOX_FDS_MAX] = {[BR_BOX_FD_CHAN] = chan_fd, [BR_BOX_FD_WORKSPACE] = -1};
+    unsigned n = BR_BOX_FD_ALLOWED;
+    int r = br_limits_check(&plan->limits, err);
+    if (r < 0)
+        return r;
+    BR_CLEANUP_FD int ws = open_workspace(b->host, ws_fd, &st, err);
+    if (ws < 0)
+        return ws;
+    s->limits = plan->limits;
+    r = open_allowed(plan, ws, s, fds, &n, err);
+    if (r == 0) {
+        r = clone_mount(ws, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, AT_RECURSIVE,
+                        "the workspace", err);
+        fds[BR_BOX_FD_WORKSPACE] = r;
+    }
+    if (r >= 0)
+        r = map_ids(b, &st, err);
+    if (r == 0)
+        r = br_cg_limit(&b->cg, &plan->limits, err);
+    if (r == 0)
+        r = await(b, BR_WORD_PREPARED, err);
+    if (r == 0)
+        r = send_word(b, BR_WORD_PLAN, fds, n, err);
+    for (unsigned i = BR_BOX_FD_WORKSPACE; i < n; i++)
+        br_close(&fds[i]);
+    return r;
+}
+
+int br_box_start(struct br_box *b, const struct br_plan *plan, int ws_fd, int chan_fd,
+                 struct br_box_info *info, struct br_err *err)
+{
+    struct br_measured m = {.mounts = 0};
+    *info = (struct br_box_info){.receipt = BR_BUF_INIT(BR_BLOB_INLINE_MAX)};
+    if (!br_check(!b->started))
+        return br_err_set(err, BR_E_INTERNAL, "a sandbox was started twice");
+    b->started = true;
+    b->started_us = br_now_us();
+    br_id_make(b->name, "box");
+    int r = hand_over(b, plan, ws_fd, chan_fd, err);
+    if (r == 0)
+        r = br_measure_early(b, &m, err);
+    if (r == 0)
+        r = await(b, BR_WORD_READY, err);
+    if (r == 0)
+        r = br_measure_final(b, &m, err);
+    if (r == 0)
+        r = br_measure_check(b, &m, plan, err);
+    if (r == 0)
+        r = send_word(b, BR_WORD_GO, NULL, 0, err);
+    if (r == 0)
+        r = br_receipt_write(&info->receipt, b, &m, plan, err);
+    if (r == 0)
+        r = await(b, 0, err);
+    if (r < 0)
+        return r;
+    memcpy(info->name, b->name, sizeof(info->name));
+    info->mounts = m.mounts;
+    return 0;
+}
+
+/* ---- the end ---- */
+
+int br_box_pidfd(const struct br_box *b)
+{
+    return b->pidfd;
+}
+
+int br_box_kill(struct br_box *b)
+{
+    if (b->pidfd < 0)
+        return 0;
+    return (int)syscall(SYS_pidfd_send_signal, b->pidfd, SIGKILL, NULL, 0);
+}
+
+void br_box_finish(struct br_box **bp, struct br_box_end *end)
+{
+    struct br_box *b = *bp;
+    struct br_err err = {.code = BR_OK};
+    int status = 0;
+    pid_t r;
+    *bp = NULL;
+    *end = (struct br_box_end){.verified = false};
+    br_close(&b->ctl);
+    /* pid 1 becomes waitable only after every process of its pid namespace has been reaped, and
+     * with the last of them go its mounts */
+    do {
+        r = waitpid(b->pid, &status, __WALL);
+    } while (r < 0 && errno == EINTR);
+    end->wait_status = status;
+    end->duration_us = b->started ? br_now_us() - b->started_us : 0;
+    if (r != b->pid)
+        snprintf(end->detail, sizeof(end->detail), "pid 1 of the sandbox could not be waited for");
+    if (br_cg_remove(&b->cg, &err) < 0)
+        snprintf(end->detail, sizeof(end->detail), "%.255s", err.text);
+    end->verified = end->detail[0] == 0;
+    br_close(&b->pidfd);
+    free(b);
+}
+
+void br_box_free(struct br_box **b)
+{
+    struct br_box_end end;
+    if (!*b)
+        return;
+    (void)br_box_kill(*b);
+    br_box_finish(b, &end);
+}

@@ -1,0 +1,86 @@
+/*
+ * core/sandbox, private: what the launcher's side (host.c, box.c, receipt.c) and the child's side
+ * (child.c) of a box know of each other.
+ */
+#ifndef BR_SANDBOX_BOX_PRIV_H
+#define BR_SANDBOX_BOX_PRIV_H
+
+#include <linux/filter.h>
+
+#include "sandbox/cgroup.h"
+#include "sandbox/sandbox.h"
+
+/* One byte messages between the launcher and a child that has not executed yet. */
+enum br_box_word {
+    BR_WORD_PREPARED = 'p', /* child: everything that needs no plan is done */
+    BR_WORD_PLAN = 'l',     /* launcher: the plan is in the shared area, descriptors come along */
+    BR_WORD_READY = 'r',    /* child: final state, measure me */
+    BR_WORD_GO = 'g',       /* launcher: execute */
+};
+
+/* Descriptors that travel with BR_WORD_PLAN, in this order, then one per allowed path. */
+enum { BR_BOX_FD_CHAN, BR_BOX_FD_WORKSPACE, BR_BOX_FD_ALLOWED };
+#define BR_BOX_FDS_MAX (BR_BOX_FD_ALLOWED + BR_ALLOWED_PATHS_MAX)
+
+/* Memory that launcher and child share until the child executes. The child is our own code. */
+struct br_box_shared {
+    struct br_limits limits;
+    uint32_t nallowed;
+    struct br_allowed allowed[BR_ALLOWED_PATHS_MAX];
+    struct br_err err; /* the child's last words */
+};
+
+struct br_host {
+    struct br_host_config cfg;
+    uid_t uid; /* the launcher's, before it made a user namespace */
+    gid_t gid;
+    int rootfs; /* O_PATH of the prepared root */
+    struct sock_fprog filter;
+    uint32_t filter_sum; /* names the filter in receipts */
+    int landlock_abi;    /* 0: none */
+    struct br_cg_place place;
+    unsigned swept;
+    struct br_box_shared *shared;
+};
+
+struct br_box {
+    struct br_host *host;
+    struct br_cg cg;
+    pid_t pid;
+    int pidfd;
+    int ctl; /* the launcher's end */
+    bool prepared, started;
+    uint64_t started_us;
+    char name[BR_ID_MAX];
+};
+
+/* The child's side: never returns. `ctl`, `root` and the cgroup's descriptors are inherited. */
+_Noreturn void br_child_run(const struct br_host *h, const struct br_cg *cg, int ctl, int root);
+
+/* What the launcher reads of pid 1 while it waits for BR_WORD_GO. */
+struct br_measured {
+    uint64_t ns[7];
+    char uid_map[64], gid_map[64];
+    uint64_t caps[5]; /* inheritable, permitted, effective, bounding, ambient */
+    unsigned no_new_privs, seccomp, filters;
+    unsigned uid, gid;
+    uint32_t mounts;
+    struct br_cg_read limits;
+};
+extern const char *const br_ns_names[7];
+/* The part that does not change any more once the child is prepared. */
+int br_measure_early(const struct br_box *b, struct br_measured *m, struct br_err *err);
+/* The rest, when the child is ready. */
+int br_measure_final(const struct br_box *b, struct br_measured *m, struct br_err *err);
+/* Refuse what differs from the plan. */
+int br_measure_check(const struct br_box *b, const struct br_measured *m,
+                     const struct br_plan *plan, struct br_err *err);
+/* The isolation receipt, a JSON object. */
+int br_receipt_write(struct br_buf *out, const struct br_box *b, const struct br_measured *m,
+                     const struct br_plan *plan, struct br_err *err);
+
+/* Landlock in the child: writing only below these. `abi` from the host. */
+int br_landlock_abi(void);
+int br_landlock_apply(int abi, const struct br_box_shared *s, struct br_err *err);
+
+#endif

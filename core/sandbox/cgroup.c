@@ -1,0 +1,335 @@
+/*
+ * One cgroup per sandbox: make, join, limit, read back, remove, and sweep what dead owners left.
+ * Called by the launcher (as root, or as the operator in a delegated place). Trusts the kernel's
+ * files; where they are is found by cgroup_find.c.
+ *
+ * The launcher itself never joins: pid 1 of the sandbox joins by writing its own pid (version 1),
+ * or is born inside (version 2). The first such write on an idle system waits for an RCU grace
+ * period of 7 to 12 ms, which is why pid 1 is made before the plan arrives.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sandbox/cgroup.h"
+#include "sandbox/owner.h"
+#include "sandbox/sys.h"
+
+#define CPU_PERIOD_US 100000u
+#define EMPTY_DEADLINE_US 2000000u
+
+static ssize_t read_file(int dirfd, const char *file, char *buf, size_t cap)
+{
+    BR_CLEANUP_FD int fd = openat(dirfd, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return -1;
+    ssize_t n = read(fd, buf, cap - 1);
+    if (n >= 0)
+        buf[n] = 0;
+    return n;
+}
+
+int br_cg_require(const struct br_cg_place *p, struct br_err *err)
+{
+    for (int c = 0; c < BR_CG_CTLS; c++)
+        if (!(p->have & 1u << c))
+            return br_err_set(err, BR_E_REQUIREMENT_MISSING,
+                              "the limit '%s' cannot be enforced: %s; nothing was started. %s",
+                              br_cg_ctl_names[c], p->missing[c], p->fix[c]);
+    return 0;
+}
+
+void br_cg_close(struct br_cg *cg)
+{
+    for (unsigned i = 0; i < BR_CG_CTLS; i++)
+        br_close(&cg->fds[i]);
+}
+
+int br_cg_make(const struct br_cg_place *p, struct br_cg *cg, struct br_err *err)
+{
+    uint64_t id;
+    *cg = (struct br_cg){.place = p, .fds = {-1, -1, -1}};
+    br_random(&id, sizeof(id));
+    snprintf(cg->name, sizeof(cg->name), "%s.%016" PRIx64, p->tag, id);
+    for (unsigned i = 0; i < p->ndirs; i++) {
+        int r = br_sys_mkcgroup(p->dirs[i].fd, cg->name);
+        if (r == 0) {
+            cg->fds[i] =
+                openat(p->dirs[i].fd, cg->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+            if (cg->fds[i] < 0)
+                (void)unlinkat(p->dirs[i].fd, cg->name, AT_REMOVEDIR);
+        }
+        if (cg->fds[i] < 0) {
+            r = br_err_errno(err, BR_E_REQUIREMENT_MISSING,
+                             "a cgroup could not be made in '%s'; nothing was started",
+                             p->dirs[i].path);
+            (void)br_cg_remove(cg, NULL);
+            return r;
+        }
+    }
+    return 0;
+}
+
+int br_cg_join_v1(const struct br_cg *cg, struct br_err *err)
+{
+    for (unsigned i = 0; i < cg->place->ndirs; i++)
+        if (!cg->place->dirs[i].v2 && br_sys_writecgroup(cg->fds[i], "cgroup.procs", "0") < 0)
+            return br_err_errno(err, BR_E_REQUIREMENT_MISSING, "the cgroup in '%s' was not joined",
+                                cg->place->dirs[i].path);
+    return 0;
+}
+
+int br_cg_v2_fd(const struct br_cg *cg)
+{
+    for (unsigned i = 0; i < cg->place->ndirs; i++)
+        if (cg->place->dirs[i].v2)
+            return cg->fds[i];
+    return -1;
+}
+
+/* ---- limits ---- */
+
+static int set(const struct br_cg *cg, unsigned dir, const char *file, const char *value,
+               struct br_err *err)
+{
+    if (br_sys_writecgroup(cg->fds[dir], file, value) == 0)
+        return 0;
+    return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
+                        "the host refused '%s' as '%s' in '%s'; nothing was started. Ask for less, "
+                        "or raise the limit of the cgroup that bridle runs in",
+                        value, file, cg->place->dirs[dir].path);
+}
+
+static int set_number(const struct br_cg *cg, unsigned dir, const char *file, uint64_t value,
+                      struct br_err *err)
+{
+    char text[32];
+    snprintf(text, sizeof(text), "%" PRIu64, value);
+    return set(cg, dir, file, text, err);
+}
+
+static bool has_file(int fd, const char *file)
+{
+    return faccessat(fd, file, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static int limit_memory(const struct br_cg *cg, unsigned i, uint64_t bytes, struct br_err *err)
+{
+    bool v2 = cg->place->dirs[i].v2;
+    int r = set_number(cg, i, v2 ? "memory.max" : "memory.limit_in_bytes", bytes, err);
+    const char *swap = v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes";
+    if (r == 0 && has_file(cg->fds[i], swap))
+        r = set_number(cg, i, swap, v2 ? 0 : bytes, err);
+    return r;
+}
+
+static int limit_cpu(const struct br_cg *cg, unsigned i, uint32_t percent, struct br_err *err)
+{
+    uint64_t quota = (uint64_t)percent * (CPU_PERIOD_US / 100);
+    if (cg->place->dirs[i].v2) {
+        char text[64];
+        snprintf(text, sizeof(text), "%" PRIu64 " %u", quota, CPU_PERIOD_US);
+        return set(cg, i, "cpu.max", text, err);
+    }
+    int r = set_number(cg, i, "cpu.cfs_period_us", CPU_PERIOD_US, err);
+    return r < 0 ? r : set_number(cg, i, "cpu.cfs_quota_us", quota, err);
+}
+
+int br_cg_limit(const struct br_cg *cg, const struct br_limits *l, struct br_err *err)
+{
+    int r = br_cg_require(cg->place, err);
+    for (unsigned i = 0; r == 0 && i < cg->place->ndirs; i++) {
+        unsigned ctls = cg->place->dirs[i].ctls;
+        if (ctls & 1u << BR_CG_MEMORY)
+            r = limit_memory(cg, i, l->memory_bytes, err);
+        if (r == 0 && (ctls & 1u << BR_CG_PIDS))
+            r = set_number(cg, i, "pids.max", l->pids, err);
+        if (r == 0 && (ctls & 1u << BR_CG_CPU))
+            r = limit_cpu(cg, i, l->cpu_percent, err);
+    }
+    return r;
+}
+
+static int get_numbers(int fd, const char *file, uint64_t *a, uint64_t *b, struct br_err *err)
+{
+    char text[128], *end;
+    if (read_file(fd, file, text, sizeof(text)) <= 0)
+        return br_err_errno(err, BR_E_REQUIREMENT_MISSING, "'%s' could not be read back", file);
+    errno = 0;
+    *a = strtoull(text, &end, 10);
+    if (end == text || errno)
+        return br_err_set(err, BR_E_REQUIREMENT_MISSING, "'%s' holds no limit", file);
+    if (b)
+        *b = strtoull(end, NULL, 10);
+    return 0;
+}
+
+static int read_memory(const struct br_cg *cg, unsigned i, struct br_cg_read *out,
+                       struct br_err *err)
+{
+    int fd = cg->fds[i];
+    if (!cg->place->dirs[i].v2) {
+        int r = get_numbers(fd, "memory.limit_in_bytes", &out->memory_bytes, NULL, err);
+        if (r == 0 && has_file(fd, "memory.memsw.limit_in_bytes"))
+            r = get_numbers(fd, "memory.memsw.limit_in_bytes", &out->swap_total_bytes, NULL, err);
+        return r;
+    }
+    uint64_t swap = 0;
+    int r = get_numbers(fd, "memory.max", &out->memory_bytes, NULL, err);
+    if (r == 0 && has_file(fd, "memory.swap.max")) {
+        r = get_numbers(fd, "memory.swap.max", &swap, NULL, err);
+        out->swap_total_bytes = out->memory_bytes + swap;
+    }
+    return r;
+}
+
+static int read_cpu(const struct br_cg *cg, unsigned i, struct br_cg_read *out, struct br_err *err)
+{
+    uint64_t quota = 0, period = 0;
+    int r;
+    if (cg->place->dirs[i].v2) {
+        r = get_numbers(cg->fds[i], "cpu.max", &quota, &period, err);
+    } else {
+        r = get_numbers(cg->fds[i], "cpu.cfs_quota_us", &quota, NULL, err);
+        if (r == 0)
+            r = get_numbers(cg->fds[i], "cpu.cfs_period_us", &period, NULL, err);
+    }
+    if (r == 0 && period == 0)
+        return br_err_set(err, BR_E_REQUIREMENT_MISSING, "the CPU limit has no period");
+    if (r == 0)
+        out->cpu_percent = quota * 100 / period;
+    return r;
+}
+
+int br_cg_read(const struct br_cg *cg, struct br_cg_read *out, struct br_err *err)
+{
+    int r = 0;
+    *out = (struct br_cg_read){0};
+    for (unsigned i = 0; r == 0 && i < cg->place->ndirs; i++) {
+        unsigned ctls = cg->place->dirs[i].ctls;
+        if (ctls & 1u << BR_CG_MEMORY)
+            r = read_memory(cg, i, out, err);
+        if (r == 0 && (ctls & 1u << BR_CG_PIDS))
+            r = get_numbers(cg->fds[i], "pids.max", &out->pids, NULL, err);
+        if (r == 0 && (ctls & 1u << BR_CG_CPU))
+            r = read_cpu(cg, i, out, err);
+    }
+    return r;
+}
+
+int br_cg_compare(const struct br_cg_read *got, const struct br_limits *want, struct br_err *err)
+{
+    /* the kernel rounds memory down to whole pages */
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), floor = want->memory_bytes / page * page;
+    if (got->memory_bytes < floor || got->memory_bytes > want->memory_bytes ||
+        got->swap_total_bytes > want->memory_bytes)
+        return br_err_set(err, BR_E_REQUIREMENT_MISSING,
+                          "the kernel holds a memory limit of %" PRIu64 " (with swap %" PRIu64
+                          ") bytes, not %" PRIu64 "; nothing was started",
+                          got->memory_bytes, got->swap_total_bytes, want->memory_bytes);
+    if (got->pids != want->pids || got->cpu_percent != want->cpu_percent)
+        return br_err_set(err, BR_E_REQUIREMENT_MISSING,
+                          "the kernel holds limits of %" PRIu64 " processes and %" PRIu64
+                          " %% CPU, not %u and %u; nothing was started",
+                          got->pids, got->cpu_percent, want->pids, want->cpu_percent);
+    return 0;
+}
+
+/* ---- removal ---- */
+
+/* Kill every process that cgroup.procs lists; returns how many there were, -1 on error. */
+static int kill_inside(int fd, bool v2)
+{
+    char text[65536];
+    ssize_t n = read_file(fd, "cgroup.procs", text, sizeof(text));
+    if (n <= 0)
+        return n < 0 ? -1 : 0;
+    if (v2 && br_sys_writecgroup(fd, "cgroup.kill", "1") == 0)
+        return 1;
+    int count = 0;
+    for (char *p = text, *end; *p; p = end) {
+        long pid = strtol(p, &end, 10);
+        if (end == p)
+            break;
+        /* 0: a process outside of our pid namespace */
+        if (pid > 1 && pid != getpid())
+            (void)kill((pid_t)pid, SIGKILL);
+        count++;
+    }
+    return count;
+}
+
+/* Sleeps until the kernel says that it changed (version 2), or for half a millisecond. */
+static void wait_change(int fd, bool v2)
+{
+    BR_CLEANUP_FD int events = v2 ? openat(fd, "cgroup.events", O_RDONLY | O_CLOEXEC) : -1;
+    char text[256];
+    if (events >= 0 && pread(events, text, sizeof(text), 0) >= 0) {
+        struct pollfd p = {.fd = events, .events = POLLPRI};
+        (void)poll(&p, 1, 20);
+        return;
+    }
+    struct timespec half = {.tv_nsec = 500000};
+    (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &half, NULL);
+}
+
+static int remove_one(int parent, const char *name, int fd, bool v2)
+{
+    uint64_t deadline = br_now_us() + EMPTY_DEADLINE_US;
+    for (;;) {
+        int inside = kill_inside(fd, v2);
+        if (inside == 0 && br_sys_rmcgroup(parent, name) == 0)
+            return 0;
+        if (inside == 0 && errno == ENOENT)
+            return 0;
+        if (br_now_us() >= deadline || (inside == 0 && errno != EBUSY))
+            return -1;
+        wait_change(fd, v2);
+    }
+}
+
+int br_cg_remove(struct br_cg *cg, struct br_err *err)
+{
+    int result = 0;
+    for (unsigned i = 0; i < cg->place->ndirs; i++) {
+        if (cg->fds[i] < 0)
+            continue;
+        const struct br_cg_dir *d = &cg->place->dirs[i];
+        if (remove_one(d->fd, cg->name, cg->fds[i], d->v2) < 0)
+            result = br_err_errno(err, BR_E_FAILED, "the cgroup '%s/%s' could not be removed",
+                                  d->path, cg->name);
+    }
+    br_cg_close(cg);
+    return result;
+}
+
+unsigned br_cg_sweep(const struct br_cg_place *p)
+{
+    unsigned removed = 0;
+    for (unsigned i = 0; i < p->ndirs; i++) {
+        int copy = openat(p->dirs[i].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
+        if (!dir) {
+            br_close(&copy);
+            continue;
+        }
+        for (struct dirent *e; (e = readdir(dir));) {
+            if (!br_owner_is_dead(e->d_name))
+                continue;
+            BR_CLEANUP_FD int fd =
+                openat(p->dirs[i].fd, e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+            if (fd >= 0 && remove_one(p->dirs[i].fd, e->d_name, fd, p->dirs[i].v2) == 0)
+                removed++;
+        }
+        closedir(dir);
+    }
+    return removed;
+}

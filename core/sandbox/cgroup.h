@@ -1,0 +1,80 @@
+/*
+ * core/sandbox, private: the limits of a sandbox through control groups, version 2 or 1, whichever
+ * carries the controller on this host.
+ */
+#ifndef BR_SANDBOX_CGROUP_H
+#define BR_SANDBOX_CGROUP_H
+
+#include "base/base.h"
+#include "wire/types.h"
+
+enum br_cg_ctl { BR_CG_MEMORY, BR_CG_PIDS, BR_CG_CPU, BR_CG_CTLS };
+extern const char *const br_cg_ctl_names[BR_CG_CTLS];
+
+/* Where the kernel is asked; tests point it at a tree of their own. */
+struct br_cg_env {
+    const char *self_cgroup; /* "/proc/self/cgroup" */
+    const char *mountinfo;   /* "/proc/self/mountinfo" */
+    uid_t uid;               /* the launcher's */
+};
+
+struct br_cg_dir {
+    int fd; /* directory in which cgroups of runs are made; owned */
+    bool v2;
+    unsigned ctls; /* bit mask of 1 << enum br_cg_ctl */
+    char path[BR_PATH_MAX];
+};
+
+/* The directories under which this launcher makes its cgroups. */
+struct br_cg_place {
+    struct br_cg_dir dirs[BR_CG_CTLS];
+    unsigned ndirs;
+    unsigned have;                         /* controllers that work, as bits */
+    char missing[BR_CG_CTLS][BR_PATH_MAX]; /* why not, and the fix, for the others */
+    char fix[BR_CG_CTLS][512];
+    char tag[128]; /* names the owner: what all its cgroups start with */
+};
+
+/* One cgroup, in as many hierarchies as the place has. */
+struct br_cg {
+    const struct br_cg_place *place;
+    char name[160];
+    int fds[BR_CG_CTLS]; /* one per dir of the place; -1 where not made */
+};
+
+/* Find out where cgroups can be made. Never fails: what is missing is in `missing` and `fix`. */
+void br_cg_find(struct br_cg_place *p, const struct br_cg_env *env);
+void br_cg_place_close(struct br_cg_place *p);
+/* -BR_E_REQUIREMENT_MISSING naming the first controller that cannot be used. */
+int br_cg_require(const struct br_cg_place *p, struct br_err *err);
+
+/* Make an empty cgroup with a random name. On failure nothing is left. */
+int br_cg_make(const struct br_cg_place *p, struct br_cg *cg, struct br_err *err);
+/* The caller (a child that is to live in it) joins the version 1 hierarchies. */
+int br_cg_join_v1(const struct br_cg *cg, struct br_err *err);
+/* The descriptor for CLONE_INTO_CGROUP, or -1 if no version 2 hierarchy is used. */
+int br_cg_v2_fd(const struct br_cg *cg);
+/* Set memory (swap included), pids and cpu. -BR_E_REQUIREMENT_MISSING if the host refuses one. */
+int br_cg_limit(const struct br_cg *cg, const struct br_limits *l, struct br_err *err);
+
+/* What the kernel says the limits are. */
+struct br_cg_read {
+    uint64_t memory_bytes, swap_total_bytes; /* swap_total: memory + swap; 0: not enforced here */
+    uint64_t pids, cpu_percent;
+};
+int br_cg_read(const struct br_cg *cg, struct br_cg_read *out, struct br_err *err);
+/* -BR_E_REQUIREMENT_MISSING if what was read differs from what was asked. */
+int br_cg_compare(const struct br_cg_read *got, const struct br_limits *want, struct br_err *err);
+
+/*
+ * Wait (at most two seconds, killing what is still inside) until it is empty, and remove it.
+ * 0 only if it is gone in every hierarchy.
+ */
+int br_cg_remove(struct br_cg *cg, struct br_err *err);
+/* Forget it without removing (for a child that only inherited the descriptors). */
+void br_cg_close(struct br_cg *cg);
+
+/* Kill and remove what launchers that no longer live left in this place. Returns how many. */
+unsigned br_cg_sweep(const struct br_cg_place *p);
+
+#endif

@@ -1,0 +1,342 @@
+/*
+ * What runs between clone3 and exec: the future pid 1 of a sandbox, in its new namespaces. It first
+ * does everything that needs no plan (cgroup, host name, loopback, root, /proc), then waits; then
+ * identity, tmpfs, workspace, and at last it gives up capabilities and installs the filter. It
+ * says "ready", is measured from outside, and executes bridle-init when told to.
+ *
+ * Called by br_box_prepare() only, in the child. Trusts the launcher, whose copy it is. Uses no
+ * memory allocation. Any failure is written to the shared area and ends the child.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "sandbox/box_priv.h"
+#include "sandbox/rootfs.h"
+#include "sandbox/sys.h"
+
+/* Shared memory and semaphores come out of the sandbox's memory limit as well; this bounds one. */
+#define SHM_BYTES (64ull << 20)
+#define SHM_INODES 1024u
+#define CTL_FD 100 /* where the control socket is kept out of the way of descriptor 3 */
+
+/* Masked with an empty file or an empty directory: of no use inside, and not namespaced. */
+static const char *const masked_files[] = {"proc/kcore", "proc/keys", "proc/timer_list",
+                                           "proc/sysrq-trigger"};
+static const char *const masked_dirs[] = {"proc/acpi", "proc/scsi"};
+
+static int fail(struct br_err *err, const char *what)
+{
+    return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
+                        "the sandbox could not be set up (%s); nothing was started", what);
+}
+
+#define STEP(expr, what)                                                                           \
+    do {                                                                                           \
+        if ((expr) < 0)                                                                            \
+            return fail(err, what);                                                                \
+    } while (0)
+
+static void keep_only(const struct br_cg *cg, int ctl, int root)
+{
+    int keep[BR_CG_CTLS + 2] = {ctl, root};
+    unsigned n = 2;
+    for (unsigned i = 0; i < BR_CG_CTLS; i++)
+        if (cg->fds[i] >= 0)
+            keep[n++] = cg->fds[i];
+    br_close_from(3, keep, n);
+}
+
+static int loopback_up(void)
+{
+    struct ifreq ifr = {.ifr_name = "lo"};
+    BR_CLEANUP_FD int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    ifr.ifr_flags = IFF_UP;
+    return fd < 0 ? -1 : ioctl(fd, SIOCSIFFLAGS, &ifr);
+}
+
+/* A bind of /dev/null or of an empty directory; a path that this kernel lacks needs no mask. */
+static int mask(const char *path, const char *with, struct br_err *err)
+{
+    if (br_sys_mount(with, path, NULL, MS_BIND, NULL) < 0 && errno != ENOENT)
+        return fail(err, path);
+    return 0;
+}
+
+static int mount_proc(struct br_err *err)
+{
+    /* read-only as a whole: covers /proc/sys, sysrq-trigger and every other switch */
+    if (br_sys_mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY, NULL) <
+        0) {
+        if (errno == EPERM)
+            return br_err_set(err, BR_E_REQUIREMENT_MISSING,
+                              "the kernel refused a new /proc, because parts of this one are "
+                              "covered by mounts; nothing was started. In a container: run it with "
+                              "--security-opt systempaths=unconfined");
+        return fail(err, "mount /proc");
+    }
+    int r = 0;
+    for (unsigned i = 0; r == 0 && i < BR_ARRAY_LEN(masked_files); i++)
+        r = mask(masked_files[i], "dev/null", err);
+    for (unsigned i = 0; r == 0 && i < BR_ARRAY_LEN(masked_dirs); i++)
+        r = mask(masked_dirs[i], "run", err);
+    return r;
+}
+
+static int enter_root(int root, struct br_err *err)
+{
+    STEP(br_sys_move_mount(root, "", AT_FDCWD, BR_ROOTFS_POINT, MOVE_MOUNT_F_EMPTY_PATH),
+         "attach the root");
+    STEP(br_sys_fchdir(root), "enter the root");
+    int r = mount_proc(err);
+    if (r < 0)
+        return r;
+    STEP(br_sys_pivot_root(".", "."), "pivot_root");
+    STEP(br_sys_umount(".", MNT_DETACH), "leave the host's root");
+    STEP(br_sys_chdir("/"), "chdir /");
+    return 0;
+}
+
+/* Descriptors 0, 1 and 2 become the sandbox's own /dev/null. */
+static int null_stdio(struct br_err *err)
+{
+    BR_CLEANUP_FD int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    STEP(fd, "open /dev/null");
+    for (int i = 0; i < 3; i++)
+        STEP(br_sys_dup2(fd, i), "stdin, stdout and stderr");
+    if (fd < 3)
+        fd = -1;
+    return 0;
+}
+
+static void default_signals(void)
+{
+    sigset_t none;
+    for (int s = 1; s < NSIG; s++)
+        (void)signal(s, SIG_DFL);
+    sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static int prepare(const struct br_cg *cg, int root, struct br_err *err)
+{
+    default_signals();
+    umask(022);
+    STEP(br_sys_setsid(), "setsid");
+    int r = br_cg_join_v1(cg, err);
+    if (r < 0)
+        return r;
+    /* only now: a cgroup namespace shows the place where its maker was */
+    STEP(br_sys_unshare(CLONE_NEWCGROUP), "cgroup namespace");
+    STEP(br_sys_sethostname(BR_BOX_HOSTNAME), "sethostname");
+    STEP(loopback_up(), "loopback");
+    r = enter_root(root, err);
+    return r < 0 ? r : null_stdio(err);
+}
+
+/* ---- with the plan ---- */
+
+static int receive_plan(int ctl, const struct br_box_shared *s, int *fds, struct br_err *err)
+{
+    union {
+        struct cmsghdr align;
+        char space[CMSG_SPACE(sizeof(int) * BR_BOX_FDS_MAX)];
+    } ctrl;
+    char word = 0;
+    struct iovec iov = {.iov_base = &word, .iov_len = 1};
+    struct msghdr mh = {.msg_iov = &iov,
+                        .msg_iovlen = 1,
+                        .msg_control = ctrl.space,
+                        .msg_controllen = sizeof(ctrl.space)};
+    ssize_t n;
+    do {
+        n = recvmsg(ctl, &mh, MSG_CMSG_CLOEXEC);
+    } while (n < 0 && errno == EINTR);
+    if (n == 0)
+        _exit(0); /* the launcher has no plan for this child */
+    size_t nfds = BR_BOX_FD_ALLOWED + (size_t)s->nallowed;
+    struct cmsghdr *h = n == 1 ? CMSG_FIRSTHDR(&mh) : NULL;
+    if (word != BR_WORD_PLAN || !h || h->cmsg_type != SCM_RIGHTS ||
+        h->cmsg_len != CMSG_LEN(sizeof(int) * nfds))
+        return br_err_set(err, BR_E_INTERNAL, "the launcher's plan did not arrive");
+    memcpy(fds, CMSG_DATA(h), sizeof(int) * nfds);
+    return 0;
+}
+
+static int become(const struct br_host *h, struct br_err *err)
+{
+    if (h->uid == 0) /* an ordinary user's groups cannot be dropped; setgroups is denied there */
+        STEP(br_sys_setgroups_none(), "drop supplementary groups");
+    STEP(br_sys_setresgid(BR_BOX_UID), "setresgid");
+    STEP(br_sys_setresuid(BR_BOX_UID), "setresuid");
+    return 0;
+}
+
+static int mount_tmpfs(const char *path, uint64_t bytes, uint64_t inodes, unsigned mode,
+                       struct br_err *err)
+{
+    char opts[128];
+    snprintf(opts, sizeof(opts), "size=%llu,nr_inodes=%llu,mode=%o", (unsigned long long)bytes,
+             (unsigned long long)inodes, mode);
+    STEP(br_sys_mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, opts), path);
+    return 0;
+}
+
+static int attach_allowed(int ws, const struct br_allowed *a, int tree, struct br_err *err)
+{
+    struct statx st;
+    BR_CLEANUP_FD int at = br_open_beneath(ws, a->rel, O_PATH, 0);
+    if (at < 0 || statx(at, "", AT_EMPTY_PATH, STATX_INO, &st) < 0 || st.stx_ino != a->ino ||
+        st.stx_dev_major != a->dev_major || st.stx_dev_minor != a->dev_minor)
+        return br_err_set(err, BR_E_INVALID_ALLOWED_PATH,
+                          "the allowed path '%.512s' was replaced while the sandbox was being "
+                          "made; nothing was started",
+                          a->rel);
+    STEP(br_sys_move_mount(tree, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH),
+         "attach an allowed path");
+    return 0;
+}
+
+static int mount_workspace(const struct br_box_shared *s, const int *fds, struct br_err *err)
+{
+    int ws = fds[BR_BOX_FD_WORKSPACE];
+    STEP(br_sys_move_mount(ws, "", AT_FDCWD, BR_BOX_WORKSPACE, MOVE_MOUNT_F_EMPTY_PATH),
+         "attach the workspace");
+    for (uint32_t i = 0; i < s->nallowed; i++) {
+        int r = attach_allowed(ws, &s->allowed[i], fds[BR_BOX_FD_ALLOWED + i], err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int mount_all(const struct br_box_shared *s, const int *fds, struct br_err *err)
+{
+    const struct br_limits *l = &s->limits;
+    int r = mount_tmpfs("/tmp", l->tmp_bytes, l->tmp_inodes, 01777, err);
+    if (r == 0)
+        r = mount_tmpfs(BR_BOX_HOME, l->tmp_bytes, l->tmp_inodes, 0700, err);
+    if (r == 0)
+        r = mount_tmpfs("/dev/shm", SHM_BYTES < l->tmp_bytes ? SHM_BYTES : l->tmp_bytes,
+                        SHM_INODES < l->tmp_inodes ? SHM_INODES : l->tmp_inodes, 01777, err);
+    return r < 0 ? r : mount_workspace(s, fds, err);
+}
+
+static int drop_capabilities(struct br_err *err)
+{
+    for (int cap = 0; cap < 64; cap++)
+        if (br_sys_prctl(PR_CAPBSET_DROP, (unsigned long)cap, 0) < 0) {
+            if (errno == EINVAL && cap > 0)
+                break; /* the kernel knows no more */
+            return fail(err, "drop the bounding set");
+        }
+    STEP(br_sys_prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0), "drop ambient capabilities");
+    STEP(br_sys_capset_none(), "drop capabilities");
+    return 0;
+}
+
+static int set_limits(const struct br_limits *l, struct br_err *err)
+{
+    STEP(br_sys_setrlimit(RLIMIT_CORE, 0), "RLIMIT_CORE");
+    STEP(br_sys_setrlimit(RLIMIT_FSIZE, l->fsize_bytes), "RLIMIT_FSIZE; raise the hard limit");
+    STEP(br_sys_setrlimit(RLIMIT_NOFILE, l->nofile), "RLIMIT_NOFILE; raise the hard limit");
+    return 0;
+}
+
+/* Only 0, 1, 2, the init channel as 3, and the control socket, which closes when it executes. */
+static int arrange_fds(int *ctl, int chan, struct br_err *err)
+{
+    /* descriptors come from the launcher's table, which never grows near CTL_FD */
+    int moved = fcntl(*ctl, F_DUPFD_CLOEXEC, CTL_FD);
+    STEP(moved, "keep the control socket");
+    *ctl = moved;
+    if (chan != 3)
+        STEP(br_sys_dup2(chan, 3), "the init channel");
+    else
+        STEP(fcntl(3, F_SETFD, 0), "the init channel");
+    STEP(br_sys_close_range(4, (unsigned)*ctl - 1), "close descriptors");
+    STEP(br_sys_close_range((unsigned)*ctl + 1, ~0u), "close descriptors");
+    return 0;
+}
+
+static int confine(const struct br_host *h, struct br_err *err)
+{
+    const struct br_box_shared *s = h->shared;
+    int r = h->cfg.weak_keep_caps ? 0 : drop_capabilities(err);
+    if (r < 0)
+        return r;
+    STEP(br_sys_prctl(PR_SET_NO_NEW_PRIVS, 1, 0), "no_new_privs");
+    if (h->landlock_abi > 0 && !h->cfg.weak_keep_caps) {
+        r = br_landlock_apply(h->landlock_abi, s, err);
+        if (r < 0)
+            return r;
+    }
+    r = set_limits(&s->limits, err);
+    if (r < 0)
+        return r;
+    /* after the identity changed, which clears it */
+    STEP(br_sys_prctl(PR_SET_PDEATHSIG, SIGKILL, 0), "die with the launcher");
+    if (!h->cfg.weak_no_filter)
+        STEP(br_sys_seccomp(&h->filter), "system call filter");
+    return 0;
+}
+
+static int say(int ctl, char word)
+{
+    return write(ctl, &word, 1) == 1 ? 0 : -1;
+}
+
+static int child(const struct br_host *h, const struct br_cg *cg, int ctl, int root)
+{
+    static char *const argv[] = {(char *)(uintptr_t) "bridle-init", NULL};
+    static char *const envp[] = {(char *)(uintptr_t) "PATH=/usr/local/bin:/usr/bin:/bin",
+                                 (char *)(uintptr_t) "HOME=" BR_BOX_HOME,
+                                 (char *)(uintptr_t) "USER=agent",
+                                 (char *)(uintptr_t) "LOGNAME=agent",
+                                 (char *)(uintptr_t) "LANG=C.UTF-8",
+                                 (char *)(uintptr_t) "TMPDIR=/tmp",
+                                 NULL};
+    struct br_err *err = &h->shared->err;
+    int fds[BR_BOX_FDS_MAX];
+    keep_only(cg, ctl, root);
+    int r = prepare(cg, root, err);
+    if (r < 0)
+        return r;
+    STEP(say(ctl, BR_WORD_PREPARED), "tell the launcher");
+    r = receive_plan(ctl, h->shared, fds, err);
+    if (r == 0)
+        r = become(h, err);
+    if (r == 0)
+        r = mount_all(h->shared, fds, err);
+    if (r == 0)
+        r = arrange_fds(&ctl, fds[BR_BOX_FD_CHAN], err);
+    if (r == 0)
+        r = confine(h, err);
+    if (r < 0)
+        return r;
+    char word = 0;
+    STEP(say(ctl, BR_WORD_READY), "tell the launcher");
+    if (read(ctl, &word, 1) != 1 || word != BR_WORD_GO)
+        _exit(0); /* measured, and refused */
+    STEP(br_sys_prctl(PR_SET_DUMPABLE, 0, 0), "not dumpable");
+    (void)br_sys_exec(BR_BOX_INIT, argv, envp);
+    return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
+                        "'bridle-init' could not be executed in the sandbox; nothing was started. "
+                        "Is its file executable for everybody, on a mount without noexec?");
+}
+
+_Noreturn void br_child_run(const struct br_host *h, const struct br_cg *cg, int ctl, int root)
+{
+    (void)child(h, cg, ctl, root);
+    _exit(70);
+}

@@ -1,0 +1,188 @@
+/*
+ * Compiles the table of filter_table.c into one BPF program, once per launcher. Trusts the table.
+ *
+ * Why not libseccomp: the kernel verifies, translates and dry-runs a filter for every sandbox that
+ * installs it, and that costs time in proportion to its length. The same table takes 160 us to
+ * install as libseccomp's binary tree and under 60 us in this form (neighbouring numbers with the
+ * same answer become one interval, and a binary search finds the interval). libseccomp also cannot
+ * express "unless the low 32 bits are X", which ioctl needs (docs/decisions/0010).
+ */
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox/filter.h"
+
+#if defined(__x86_64__)
+#define FILTER_ARCH AUDIT_ARCH_X86_64
+#define X32_BIT 0x40000000u
+#elif defined(__aarch64__)
+#define FILTER_ARCH AUDIT_ARCH_AARCH64
+#else
+#error "no seccomp architecture known for this machine"
+#endif
+
+#define NR_MAX 1024u
+#define CODE_MAX 4096u
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "argument halves are little endian");
+
+/* Same answer for every number from `first` up to the next interval. */
+struct interval {
+    uint32_t first;
+    uint32_t answer;                 /* SECCOMP_RET_*; ignored if there is a condition */
+    const struct br_filter_row *row; /* with a condition, else NULL */
+};
+
+struct code {
+    struct sock_filter insn[CODE_MAX];
+    unsigned n;
+    bool failed;
+};
+
+static unsigned put(struct code *c, uint16_t op, uint8_t jt, uint8_t jf, uint32_t k)
+{
+    if (c->n == CODE_MAX) {
+        c->failed = true;
+        return 0;
+    }
+    c->insn[c->n] = (struct sock_filter){.code = op, .jt = jt, .jf = jf, .k = k};
+    return c->n++;
+}
+
+static void put_load(struct code *c, size_t offset)
+{
+    put(c, BPF_LD | BPF_W | BPF_ABS, 0, 0, (uint32_t)offset);
+}
+
+static void put_ret(struct code *c, uint32_t answer)
+{
+    put(c, BPF_RET | BPF_K, 0, 0, answer);
+}
+
+static uint32_t refuse(const struct br_filter_row *row)
+{
+    return SECCOMP_RET_ERRNO | ((uint32_t)row->error & SECCOMP_RET_DATA);
+}
+
+static void put_condition(struct code *c, const struct br_filter_row *row)
+{
+    size_t low = offsetof(struct seccomp_data, args) + row->arg * sizeof(uint64_t);
+    switch (row->cond) {
+    case BR_COND_FLAGS_CLEAR:
+        put_load(c, low);
+        put(c, BPF_JMP | BPF_JSET | BPF_K, 0, 1, row->list[0]);
+        put_ret(c, refuse(row));
+        put_ret(c, SECCOMP_RET_ALLOW);
+        return;
+    case BR_COND_ARG_IN:
+        put_load(c, low + 4);
+        put(c, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, 0);
+        put_ret(c, refuse(row));
+        put_load(c, low);
+        for (unsigned i = 0; i < row->nlist; i++)
+            put(c, BPF_JMP | BPF_JEQ | BPF_K, (uint8_t)(row->nlist - i), 0, row->list[i]);
+        put_ret(c, refuse(row));
+        put_ret(c, SECCOMP_RET_ALLOW);
+        return;
+    default: /* BR_COND_ARG_NOT_IN */
+        put_load(c, low);
+        for (unsigned i = 0; i < row->nlist; i++)
+            put(c, BPF_JMP | BPF_JEQ | BPF_K, (uint8_t)(row->nlist - i), 0, row->list[i]);
+        put_ret(c, SECCOMP_RET_ALLOW);
+        put_ret(c, refuse(row));
+    }
+}
+
+static void put_leaf(struct code *c, const struct interval *v)
+{
+    if (v->row)
+        put_condition(c, v->row);
+    else
+        put_ret(c, v->answer);
+}
+
+/* Binary search over v[0..n): no recursion, a stack of halves still to be written. */
+static void put_search(struct code *c, const struct interval *v, unsigned n)
+{
+    struct half {
+        unsigned from, to, test; /* test: the comparison that jumps to this half */
+    } stack[32];
+    unsigned depth = 0, from = 0, to = n;
+    for (;;) {
+        while (to - from > 1) {
+            unsigned mid = from + (to - from) / 2;
+            unsigned test = put(c, BPF_JMP | BPF_JGE | BPF_K, 0, 0, v[mid].first);
+            br_require(depth < BR_ARRAY_LEN(stack));
+            stack[depth++] = (struct half){.from = mid, .to = to, .test = test};
+            to = mid;
+        }
+        put_leaf(c, &v[from]);
+        if (depth == 0 || c->failed)
+            return;
+        struct half h = stack[--depth];
+        unsigned distance = c->n - h.test - 1;
+        c->failed = c->failed || distance > 255; /* a conditional jump reaches no further */
+        c->insn[h.test].jt = (uint8_t)distance;
+        from = h.from;
+        to = h.to;
+    }
+}
+
+static unsigned make_intervals(struct interval *v, struct br_err *err)
+{
+    const struct br_filter_row *by_nr[NR_MAX] = {NULL};
+    unsigned n = 0;
+    for (unsigned i = 0; i < br_filter_nrows; i++) {
+        const struct br_filter_row *row = &br_filter_rows[i];
+        if (row->nr < 0)
+            continue;
+        if ((unsigned)row->nr >= NR_MAX || by_nr[row->nr]) {
+            (void)br_err_set(err, BR_E_INTERNAL, "the filter table names '%s' twice", row->name);
+            return 0;
+        }
+        by_nr[row->nr] = row;
+    }
+    for (uint32_t nr = 0; nr < NR_MAX; nr++) {
+        const struct br_filter_row *row = by_nr[nr];
+        struct interval w = {.first = nr, .answer = SECCOMP_RET_ERRNO | ENOSYS};
+        if (row && row->allow && row->cond != BR_COND_NONE)
+            w.row = row;
+        else if (row)
+            w.answer = row->allow ? SECCOMP_RET_ALLOW : refuse(row);
+        if (n == 0 || w.row || v[n - 1].row || v[n - 1].answer != w.answer)
+            v[n++] = w;
+    }
+    return n;
+}
+
+int br_filter_build(struct sock_fprog *prog, struct br_err *err)
+{
+    BR_CLEANUP_FREE struct interval *v = calloc(NR_MAX, sizeof(*v));
+    BR_CLEANUP_FREE struct code *c = calloc(1, sizeof(*c));
+    if (!v || !c)
+        return br_err_set(err, BR_E_NOMEM, "no memory for the system call filter");
+    unsigned n = make_intervals(v, err);
+    if (n == 0)
+        return -BR_E_INTERNAL;
+    put_load(c, offsetof(struct seccomp_data, arch));
+    put(c, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, FILTER_ARCH);
+    put_ret(c, SECCOMP_RET_KILL_PROCESS);
+    put_load(c, offsetof(struct seccomp_data, nr));
+#ifdef X32_BIT
+    put(c, BPF_JMP | BPF_JGE | BPF_K, 0, 1, X32_BIT);
+    put_ret(c, SECCOMP_RET_KILL_PROCESS);
+#endif
+    put_search(c, v, n);
+    if (c->failed)
+        return br_err_set(err, BR_E_INTERNAL, "the system call filter is too long");
+    struct sock_filter *code = calloc(c->n, sizeof(*code));
+    if (!code)
+        return br_err_set(err, BR_E_NOMEM, "no memory for the system call filter");
+    memcpy(code, c->insn, c->n * sizeof(*code));
+    *prog = (struct sock_fprog){.len = (unsigned short)c->n, .filter = code};
+    return 0;
+}

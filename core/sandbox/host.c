@@ -1,0 +1,124 @@
+/*
+ * What one launcher prepares once: its own mount namespace (an ordinary user: in a user namespace
+ * of its own, where it is itself), the read-only root, the filter, the place for cgroups, and the
+ * sweep of what dead launchers left. Called by bridle-launch at its start.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sandbox/box_priv.h"
+#include "sandbox/filter.h"
+#include "sandbox/reopen.h"
+#include "sandbox/rootfs.h"
+#include "sandbox/sys.h"
+
+static int userns_failed(struct br_err *err)
+{
+    return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
+                        "user namespaces are not available to ordinary users; nothing was started. "
+                        "As root: sysctl -w user.max_user_namespaces=15000; on Debian and Ubuntu "
+                        "also kernel.unprivileged_userns_clone=1, "
+                        "kernel.apparmor_restrict_unprivileged_userns=0");
+}
+
+/* An ordinary user gets CAP_SYS_ADMIN over its own mounts, and over nothing else. */
+static int own_user_namespace(uid_t uid, gid_t gid, struct br_err *err)
+{
+    char map[64];
+    if (br_sys_unshare(CLONE_NEWUSER) < 0)
+        return userns_failed(err);
+    snprintf(map, sizeof(map), "%u %u 1", (unsigned)uid, (unsigned)uid);
+    if (br_sys_idmap(getpid(), "uid_map", map) < 0 ||
+        br_sys_idmap(getpid(), "setgroups", "deny") < 0)
+        return userns_failed(err);
+    snprintf(map, sizeof(map), "%u %u 1", (unsigned)gid, (unsigned)gid);
+    return br_sys_idmap(getpid(), "gid_map", map) < 0 ? userns_failed(err) : 0;
+}
+
+static uint32_t checksum(const struct sock_fprog *prog)
+{
+    const uint8_t *p = (const uint8_t *)prog->filter;
+    uint32_t h = 2166136261u;
+    for (size_t i = 0; i < prog->len * sizeof(*prog->filter); i++)
+        h = (h ^ p[i]) * 16777619u;
+    return h;
+}
+
+static int open_steps(struct br_host *h, struct br_err *err)
+{
+    struct br_cg_env env = {
+        .self_cgroup = "/proc/self/cgroup", .mountinfo = "/proc/self/mountinfo", .uid = h->uid};
+    int r = br_filter_build(&h->filter, err);
+    if (r < 0)
+        return r;
+    h->filter_sum = checksum(&h->filter);
+    h->landlock_abi = br_landlock_abi();
+    /* before the mount namespace: the root covers /sys */
+    br_cg_find(&h->place, &env);
+    h->swept = br_cg_sweep(&h->place);
+    if (h->uid != 0 && (r = own_user_namespace(h->uid, h->gid, err)) < 0)
+        return r;
+    if (br_sys_unshare(CLONE_NEWNS) < 0)
+        return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
+                            "a mount namespace could not be made; nothing was started. Run as an "
+                            "ordinary user, or as root with CAP_SYS_ADMIN");
+    /* mounts that the host makes later still arrive; nothing of ours goes out */
+    if (br_sys_mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
+        return br_err_errno(err, BR_E_REQUIREMENT_MISSING, "mounts could not be made private");
+    BR_CLEANUP_FD int init = br_reopen_here(h->cfg.init_fd, O_PATH, "bridle-init", err);
+    if (init < 0)
+        return init;
+    h->rootfs = br_rootfs_build(init, err);
+    if (h->rootfs < 0)
+        return h->rootfs;
+    h->shared =
+        mmap(NULL, sizeof(*h->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (h->shared == MAP_FAILED) {
+        h->shared = NULL;
+        return br_err_set(err, BR_E_NOMEM, "no memory for a launch plan");
+    }
+    return 0;
+}
+
+int br_host_open(struct br_host **out, const struct br_host_config *cfg, struct br_err *err)
+{
+    struct br_host *h = calloc(1, sizeof(*h));
+    if (!h)
+        return br_err_set(err, BR_E_NOMEM, "no memory for a sandbox");
+    h->cfg = *cfg;
+    h->rootfs = -1;
+    h->uid = geteuid();
+    h->gid = getegid();
+    int r = open_steps(h, err);
+    if (r < 0)
+        br_host_close(&h);
+    *out = h;
+    return r;
+}
+
+void br_host_close(struct br_host **hp)
+{
+    struct br_host *h = *hp;
+    if (!h)
+        return;
+    *hp = NULL;
+    br_cg_place_close(&h->place);
+    br_close(&h->rootfs);
+    free(h->filter.filter);
+    if (h->shared)
+        munmap(h->shared, sizeof(*h->shared));
+    free(h);
+}
+
+unsigned br_host_swept(const struct br_host *h)
+{
+    return h->swept;
+}

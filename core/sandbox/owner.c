@@ -1,0 +1,73 @@
+/*
+ * Owner tags: pid namespace, boot id, pid and start time. A pid alone is reused; a pid of another
+ * pid namespace (a container that shares the cgroup tree) says nothing here, so such names are
+ * never judged dead. Reads only /proc.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sandbox/owner.h"
+
+/* Field 22 of /proc/PID/stat; 0 and errno if there is no such process. */
+static uint64_t start_time(long pid)
+{
+    char path[64], text[1024];
+    snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
+    BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t n = read(fd, text, sizeof(text) - 1);
+    if (n <= 0)
+        return 0;
+    text[n] = 0;
+    char *p = strrchr(text, ')'); /* the name may hold spaces */
+    for (int field = 2; p && field < 22; field++)
+        p = strchr(p + 1, ' ');
+    return p ? strtoull(p + 1, NULL, 10) : 0;
+}
+
+static int host_identity(uint64_t *pidns, char boot[9])
+{
+    struct stat st;
+    char text[64] = "";
+    if (stat("/proc/self/ns/pid", &st) < 0)
+        return -1;
+    *pidns = st.st_ino;
+    BR_CLEANUP_FD int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || read(fd, text, sizeof(text) - 1) < 8)
+        return -1;
+    memcpy(boot, text, 8);
+    boot[8] = 0;
+    return 0;
+}
+
+int br_owner_tag(char *dst, size_t cap, struct br_err *err)
+{
+    uint64_t pidns, start = start_time((long)getpid());
+    char boot[9];
+    if (host_identity(&pidns, boot) < 0 || start == 0)
+        return br_err_set(err, BR_E_REQUIREMENT_MISSING,
+                          "'/proc' does not say who this process is; nothing was started. Mount "
+                          "/proc");
+    snprintf(dst, cap, "bridle.%" PRIu64 ".%s.%d.%" PRIu64, pidns, boot, (int)getpid(), start);
+    return 0;
+}
+
+bool br_owner_is_dead(const char *name)
+{
+    uint64_t pidns, ns, start;
+    char boot[9], b[9];
+    long pid;
+    if (sscanf(name, "bridle.%" SCNu64 ".%8[0-9a-f].%ld.%" SCNu64, &ns, b, &pid, &start) != 4)
+        return false;
+    if (host_identity(&pidns, boot) < 0 || ns != pidns || strcmp(b, boot) != 0 || pid <= 0)
+        return false;
+    errno = 0;
+    uint64_t now = start_time(pid);
+    return now == 0 ? errno == ENOENT || errno == ESRCH : now != start;
+}

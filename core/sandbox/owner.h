@@ -1,0 +1,18 @@
+/*
+ * core/sandbox, private: names that say which launcher a thing belongs to, so that a later one can
+ * tell what a dead one left from what a live one uses.
+ */
+#ifndef BR_SANDBOX_OWNER_H
+#define BR_SANDBOX_OWNER_H
+
+#include "base/base.h"
+
+/* "bridle.<pid namespace>.<boot>.<pid>.<start time>" of the calling process. */
+int br_owner_tag(char *dst, size_t cap, struct br_err *err);
+/*
+ * True only for a name that starts with such a tag, made in this pid namespace and since this boot,
+ * whose process is gone or is another one by now. Anything that cannot be told counts as alive.
+ */
+bool br_owner_is_dead(const char *name);
+
+#endif

@@ -1,0 +1,35 @@
+/*
+ * Reopening across mount namespaces. Called with descriptors that another process opened; trusts
+ * the kernel's path only as a hint, and the inode that is found there only if it is the same.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "sandbox/reopen.h"
+
+int br_reopen_here(int fd, int flags, const char *what, struct br_err *err)
+{
+    char link[64], path[BR_PATH_MAX];
+    struct stat want, got;
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, sizeof(path) - 1);
+    if (n <= 0 || (size_t)n >= sizeof(path) - 1 || path[0] != '/' || fstat(fd, &want) < 0)
+        return br_err_set(err, BR_E_INVALID_WORKSPACE,
+                          "'%s' has no path that this process can see; nothing was started", what);
+    path[n] = 0;
+    struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC),
+                           .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+    BR_CLEANUP_FD int again = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
+    if (again < 0)
+        return br_err_errno(err, BR_E_INVALID_WORKSPACE,
+                            "'%s' ('%.512s') could not be opened; nothing was started", what, path);
+    if (fstat(again, &got) < 0 || got.st_dev != want.st_dev || got.st_ino != want.st_ino)
+        return br_err_set(err, BR_E_INVALID_WORKSPACE,
+                          "'%s' ('%.512s') was moved or covered by a mount; nothing was started",
+                          what, path);
+    return br_steal_fd(&again);
+}

@@ -1,0 +1,90 @@
+/*
+ * core/sandbox: makes native sandboxes. Only bridle-launch links it. A host is what one launcher
+ * prepares once (its own mount namespace, the read-only root that all its sandboxes share, the
+ * compiled system call filter, the place for cgroups); a box is one sandbox.
+ *
+ * Nothing in here is weaker than asked: a limit, a namespace or a mount that the host cannot give
+ * refuses the launch with BR_E_REQUIREMENT_MISSING and the fix.
+ */
+#ifndef BR_SANDBOX_H
+#define BR_SANDBOX_H
+
+#include "base/base.h"
+#include "sandbox/allowed.h"
+#include "wire/types.h"
+
+struct br_host;
+struct br_box;
+
+struct br_host_config {
+    int init_fd; /* the program that becomes pid 1, O_PATH or O_RDONLY; not owned, kept open */
+    /* Tests: a name in the sandbox's root where the sandbox is deliberately weakened. */
+    bool weak_no_filter; /* do not install the system call filter */
+    bool weak_keep_caps; /* do not drop the capabilities (of the user namespace) */
+};
+
+/*
+ * Prepare this process for making sandboxes: it leaves its mount namespace (an ordinary user: its
+ * user namespace as well). Once per process, single-threaded. -BR_E_REQUIREMENT_MISSING with the
+ * fix if the host cannot do it. The cgroup place is part of it, but what is missing there is only
+ * reported by br_box_prepare().
+ */
+int br_host_open(struct br_host **h, const struct br_host_config *cfg, struct br_err *err);
+void br_host_close(struct br_host **h);
+/* How many cgroups of dead launchers were removed by br_host_open(). */
+unsigned br_host_swept(const struct br_host *h);
+
+/*
+ * Make a box as far as is possible without knowing the plan: an empty cgroup, a pid 1 in its new
+ * namespaces with its root, /proc and host name, waiting. Cheap to throw away with br_box_free().
+ * One box at a time per host.
+ */
+int br_box_prepare(struct br_host *h, struct br_box **b, struct br_err *err);
+
+/* What br_box_start() says of the sandbox that it started. */
+struct br_box_info {
+    char name[BR_ID_MAX];
+    uint32_t mounts;
+    struct br_buf receipt; /* JSON object; the caller frees it */
+};
+
+/*
+ * Check the plan, apply it, measure, and let pid 1 execute the init program with the sandbox end
+ * of the init channel as descriptor 3. The plan and both descriptors stay the caller's. On failure
+ * nothing runs and, after br_box_free(), nothing is left. Errors: -BR_E_INVALID_WORKSPACE,
+ * -BR_E_INVALID_ALLOWED_PATH, -BR_E_LIMIT_EXCEEDED, -BR_E_REQUIREMENT_MISSING, -BR_E_INTERNAL.
+ */
+int br_box_start(struct br_box *b, const struct br_plan *plan, int ws_fd, int chan_fd,
+                 struct br_box_info *info, struct br_err *err);
+/* The pidfd of pid 1 (readable when it has ended); the box's. */
+int br_box_pidfd(const struct br_box *b);
+/* Kill everything inside. Asynchronous: wait on the pidfd. */
+int br_box_kill(struct br_box *b);
+
+/* How a box ended. */
+struct br_box_end {
+    bool verified;   /* every process is gone, its cgroup is empty and removed, and with them its
+                        mounts */
+    int wait_status; /* as from waitpid(2) */
+    uint64_t duration_us;
+    char detail[256]; /* why not verified */
+};
+/* Wait for pid 1 (kill it first, or wait for its pidfd), verify and remove everything. Frees it. */
+void br_box_finish(struct br_box **b, struct br_box_end *end);
+/* Throw away a box in any state; kills, verifies, removes. */
+void br_box_free(struct br_box **b);
+
+/*
+ * What this host can enforce: real operations, in children, nothing kept. `h` may be NULL if
+ * br_host_open() failed with `why`. Returns the number of rows.
+ */
+uint32_t br_probe_run(const struct br_host *h, const struct br_err *why, struct br_probe *rows,
+                      uint32_t max);
+
+/*
+ * Root only: give an ordinary user a place for cgroups (version 1: directories `bridle-UID`;
+ * version 2: says what to tell systemd). What was done is appended to `told`, one line each.
+ */
+int br_cgroup_delegate(uid_t uid, struct br_buf *told, struct br_err *err);
+
+#endif

@@ -1,0 +1,209 @@
+/*
+ * The thin wrappers. Called by the rest of core/sandbox only. Nothing here decides anything; the
+ * hook is a variable that only a test program that links this library can set.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "sandbox/sys.h"
+
+int (*br_sys_hook)(enum br_sys call);
+
+const char *br_sys_name(enum br_sys call)
+{
+    static const char *const names[] = {
+#define BR_SYS_NAME_(name) #name,
+        BR_SYS_CALLS(BR_SYS_NAME_)
+#undef BR_SYS_NAME_
+    };
+    return (unsigned)call < BR_ARRAY_LEN(names) ? names[call] : "?";
+}
+
+static bool injected(enum br_sys call)
+{
+    int e = br_sys_hook ? br_sys_hook(call) : 0;
+    if (e)
+        errno = e;
+    return e != 0;
+}
+
+#define WRAP(call, expr) (injected(BR_SYS_##call) ? -1 : (int)(expr))
+
+long br_sys_clone3(struct clone_args *args, size_t size)
+{
+    return injected(BR_SYS_CLONE3) ? -1 : syscall(SYS_clone3, args, size);
+}
+
+int br_sys_unshare(int flags)
+{
+    return WRAP(UNSHARE, unshare(flags));
+}
+
+int br_sys_open_tree(int dirfd, const char *path, unsigned flags)
+{
+    return WRAP(OPEN_TREE, syscall(SYS_open_tree, dirfd, path, flags | OPEN_TREE_CLOEXEC));
+}
+
+int br_sys_move_mount(int from, const char *from_path, int to, const char *to_path, unsigned flags)
+{
+    return WRAP(MOVE_MOUNT, syscall(SYS_move_mount, from, from_path, to, to_path, flags));
+}
+
+int br_sys_mount_setattr(int dirfd, const char *path, unsigned flags, const struct mount_attr *a)
+{
+    return WRAP(MOUNT_SETATTR, syscall(SYS_mount_setattr, dirfd, path, flags, a, sizeof(*a)));
+}
+
+int br_sys_fsopen(const char *type)
+{
+    return WRAP(FSOPEN, syscall(SYS_fsopen, type, FSOPEN_CLOEXEC));
+}
+
+int br_sys_fsconfig(int fd, unsigned cmd, const char *key, const char *value)
+{
+    return WRAP(FSCONFIG, syscall(SYS_fsconfig, fd, cmd, key, value, 0));
+}
+
+int br_sys_fsmount(int fd, unsigned attrs)
+{
+    return WRAP(FSMOUNT, syscall(SYS_fsmount, fd, FSMOUNT_CLOEXEC, attrs));
+}
+
+int br_sys_mount(const char *src, const char *dst, const char *type, unsigned long flags,
+                 const char *data)
+{
+    return WRAP(MOUNT, mount(src, dst, type, flags, data));
+}
+
+int br_sys_umount(const char *path, int flags)
+{
+    return WRAP(UMOUNT, umount2(path, flags));
+}
+
+int br_sys_pivot_root(const char *new_root, const char *put_old)
+{
+    return WRAP(PIVOT_ROOT, syscall(SYS_pivot_root, new_root, put_old));
+}
+
+int br_sys_fchdir(int fd)
+{
+    return WRAP(CHDIR, fchdir(fd));
+}
+
+int br_sys_chdir(const char *path)
+{
+    return WRAP(CHDIR, chdir(path));
+}
+
+int br_sys_sethostname(const char *name)
+{
+    return WRAP(SETHOSTNAME, sethostname(name, strlen(name)));
+}
+
+int br_sys_setsid(void)
+{
+    return WRAP(SETSID, setsid());
+}
+
+int br_sys_setgroups_none(void)
+{
+    return WRAP(SETGROUPS, syscall(SYS_setgroups, 0, NULL));
+}
+
+int br_sys_setresgid(gid_t gid)
+{
+    return WRAP(SETRESGID, syscall(SYS_setresgid, gid, gid, gid));
+}
+
+int br_sys_setresuid(uid_t uid)
+{
+    return WRAP(SETRESUID, syscall(SYS_setresuid, uid, uid, uid));
+}
+
+int br_sys_capset_none(void)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct none[2] = {{0}, {0}};
+    return WRAP(CAPSET, syscall(SYS_capset, &head, none));
+}
+
+int br_sys_prctl(int op, unsigned long a, unsigned long b)
+{
+    return WRAP(PRCTL, prctl(op, a, b, 0ul, 0ul));
+}
+
+int br_sys_seccomp(const struct sock_fprog *prog)
+{
+    return WRAP(SECCOMP, syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, prog));
+}
+
+int br_sys_setrlimit(int what, uint64_t value)
+{
+    struct rlimit l = {.rlim_cur = value, .rlim_max = value};
+    return WRAP(SETRLIMIT, syscall(SYS_prlimit64, 0, what, &l, NULL));
+}
+
+int br_sys_dup2(int from, int to)
+{
+    return WRAP(DUP, dup2(from, to));
+}
+
+int br_sys_close_range(unsigned first, unsigned last)
+{
+    return first > last ? 0 : WRAP(CLOSE_RANGE, syscall(SYS_close_range, first, last, 0));
+}
+
+int br_sys_exec(const char *path, char *const *argv, char *const *envp)
+{
+    return WRAP(EXEC, execve(path, argv, envp));
+}
+
+static int write_text(int fd, const char *text)
+{
+    size_t n = strlen(text);
+    ssize_t r = write(fd, text, n);
+    if (r >= 0 && (size_t)r != n) {
+        errno = EIO;
+        return -1;
+    }
+    return r < 0 ? -1 : 0;
+}
+
+int br_sys_idmap(pid_t pid, const char *file, const char *text)
+{
+    char path[64];
+    if (injected(BR_SYS_IDMAP))
+        return -1;
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+    BR_CLEANUP_FD int fd = open(path, O_WRONLY | O_CLOEXEC);
+    return fd < 0 ? -1 : write_text(fd, text);
+}
+
+int br_sys_mkcgroup(int dirfd, const char *name)
+{
+    return WRAP(MKCGROUP, mkdirat(dirfd, name, 0755));
+}
+
+int br_sys_rmcgroup(int dirfd, const char *name)
+{
+    return WRAP(RMCGROUP, unlinkat(dirfd, name, AT_REMOVEDIR));
+}
+
+int br_sys_writecgroup(int dirfd, const char *file, const char *text)
+{
+    if (injected(BR_SYS_WRITECGROUP))
+        return -1;
+    BR_CLEANUP_FD int fd = openat(dirfd, file, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    return fd < 0 ? -1 : write_text(fd, text);
+}

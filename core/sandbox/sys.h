@@ -1,0 +1,95 @@
+/*
+ * core/sandbox, private: the system calls that build a sandbox, one thin wrapper each, so that a
+ * test can make the n-th of any of them fail (br_sys_hook). Every wrapper returns what the system
+ * call returns: -1 and errno on failure.
+ */
+#ifndef BR_SANDBOX_SYS_H
+#define BR_SANDBOX_SYS_H
+
+#include <linux/filter.h>
+#include <sys/mount.h>
+#include <linux/sched.h>
+#include <sys/types.h>
+
+#include "base/base.h"
+
+#ifndef AT_RECURSIVE
+#define AT_RECURSIVE 0x8000
+#endif
+
+#define BR_SYS_CALLS(X)                                                                            \
+    X(CLONE3)                                                                                      \
+    X(UNSHARE)                                                                                     \
+    X(OPEN_TREE)                                                                                   \
+    X(MOVE_MOUNT)                                                                                  \
+    X(MOUNT_SETATTR)                                                                               \
+    X(FSOPEN)                                                                                      \
+    X(FSCONFIG)                                                                                    \
+    X(FSMOUNT)                                                                                     \
+    X(MOUNT)                                                                                       \
+    X(UMOUNT)                                                                                      \
+    X(PIVOT_ROOT)                                                                                  \
+    X(CHDIR)                                                                                       \
+    X(SETHOSTNAME)                                                                                 \
+    X(SETSID)                                                                                      \
+    X(SETGROUPS)                                                                                   \
+    X(SETRESGID)                                                                                   \
+    X(SETRESUID)                                                                                   \
+    X(CAPSET)                                                                                      \
+    X(PRCTL)                                                                                       \
+    X(SECCOMP)                                                                                     \
+    X(SETRLIMIT)                                                                                   \
+    X(LANDLOCK)                                                                                    \
+    X(DUP)                                                                                         \
+    X(CLOSE_RANGE)                                                                                 \
+    X(EXEC)                                                                                        \
+    X(IDMAP)                                                                                       \
+    X(MKCGROUP)                                                                                    \
+    X(WRITECGROUP)                                                                                 \
+    X(RMCGROUP)
+
+enum br_sys {
+#define BR_SYS_ENUM_(name) BR_SYS_##name,
+    BR_SYS_CALLS(BR_SYS_ENUM_)
+#undef BR_SYS_ENUM_
+        BR_SYS_COUNT_
+};
+
+/* Tests only: returns 0 to let the call happen, or the errno to fail it with. NULL by default. */
+extern int (*br_sys_hook)(enum br_sys call);
+const char *br_sys_name(enum br_sys call);
+
+long br_sys_clone3(struct clone_args *args, size_t size);
+int br_sys_unshare(int flags);
+int br_sys_open_tree(int dirfd, const char *path, unsigned flags);
+int br_sys_move_mount(int from, const char *from_path, int to, const char *to_path, unsigned flags);
+int br_sys_mount_setattr(int dirfd, const char *path, unsigned flags, const struct mount_attr *a);
+int br_sys_fsopen(const char *type);
+int br_sys_fsconfig(int fd, unsigned cmd, const char *key, const char *value);
+int br_sys_fsmount(int fd, unsigned attrs);
+int br_sys_mount(const char *src, const char *dst, const char *type, unsigned long flags,
+                 const char *data);
+int br_sys_umount(const char *path, int flags);
+int br_sys_pivot_root(const char *new_root, const char *put_old);
+int br_sys_fchdir(int fd);
+int br_sys_chdir(const char *path);
+int br_sys_sethostname(const char *name);
+int br_sys_setsid(void);
+int br_sys_setgroups_none(void);
+int br_sys_setresgid(gid_t gid);
+int br_sys_setresuid(uid_t uid);
+int br_sys_capset_none(void);
+int br_sys_prctl(int op, unsigned long a, unsigned long b);
+int br_sys_seccomp(const struct sock_fprog *prog);
+int br_sys_setrlimit(int what, uint64_t value);
+int br_sys_dup2(int from, int to);
+int br_sys_close_range(unsigned first, unsigned last);
+int br_sys_exec(const char *path, char *const *argv, char *const *envp);
+/* Write `text` to /proc/PID/<file>. */
+int br_sys_idmap(pid_t pid, const char *file, const char *text);
+int br_sys_mkcgroup(int dirfd, const char *name);
+int br_sys_rmcgroup(int dirfd, const char *name);
+/* One write(2) of text to a file below a cgroup directory. */
+int br_sys_writecgroup(int dirfd, const char *file, const char *text);
+
+#endif
