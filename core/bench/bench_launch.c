@@ -59,6 +59,7 @@ static int on_refused(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
 }
 
 static const struct br_msg_rule rules[] = {
+    {BR_MSG_ROLE_READY, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_started},
     {BR_MSG_LAUNCH_STARTED, BR_PERMIT, 0, BR_MSG_MAX, 1, 2, on_started},
     {BR_MSG_LAUNCH_STOPPED, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_stopped},
     {BR_MSG_LAUNCH_REFUSED, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_refused},

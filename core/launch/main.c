@@ -178,12 +178,6 @@ static int on_probe(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     return br_chan_send(c, BR_MSG_LAUNCH_PROBED, m->id, &o, err);
 }
 
-static int on_ready(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
-{
-    (void)c, (void)m, (void)ctx, (void)err;
-    return 0;
-}
-
 static const struct br_msg_rule rules[] = {
     /* root makes a sandbox: safe for a compromised caller because the plan can only choose limits
      * below the ceiling, a workspace that it could open, and paths in it */
@@ -192,9 +186,17 @@ static const struct br_msg_rule rules[] = {
     {BR_MSG_LAUNCH_KILL, BR_PERMIT, 0, 0, 0, 0, on_kill},
     /* changes nothing */
     {BR_MSG_LAUNCH_PROBE, BR_PERMIT, 0, 0, 0, 0, on_probe},
-    /* means nothing here */
-    {BR_MSG_ROLE_READY, BR_PERMIT | BR_ONCE, 0, BR_MSG_MAX, 0, 0, on_ready},
 };
+
+/* Set up, and what dead launchers left was swept. A host that cannot make sandboxes is ready too:
+ * it says why to a plan, and can be probed. */
+static int send_ready(struct launcher *l, struct br_err *err)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_str(&o.buf, br_code_name(BR_OK));
+    br_buf_put_str(&o.buf, l->host ? "" : l->host_err.text);
+    return br_chan_send(&l->chan, BR_MSG_ROLE_READY, 0, &o, err);
+}
 
 static int supervisor_gone(struct br_chan *c, int code, void *ctx, struct br_err *err)
 {
@@ -218,10 +220,13 @@ static int serve(void)
     l.init_fd = find_init(&l.host_err);
     if (l.init_fd >= 0) {
         struct br_host_config cfg = {.init_fd = l.init_fd};
-        if (br_host_open(&l.host, &cfg, &l.host_err) == 0)
-            (void)prepare_next(&l, NULL);
+        (void)br_host_open(&l.host, &cfg, &l.host_err);
     }
-    r = br_loop_run(l.loop, NULL, &err);
+    r = send_ready(&l, &err);
+    if (r == 0)
+        r = prepare_next(&l, NULL);
+    if (r == 0)
+        r = br_loop_run(l.loop, NULL, &err);
     if (r < 0)
         br_log(BR_LOG_ERROR, "%s", err.code ? err.text : br_code_name(r));
     br_box_free(&l.box);

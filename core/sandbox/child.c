@@ -217,6 +217,7 @@ static int mount_workspace(const struct br_box_shared *s, const int *fds, struct
         if (r < 0)
             return r;
     }
+    STEP(br_sys_chdir(BR_BOX_WORKSPACE), "enter the workspace");
     return 0;
 }
 
