@@ -263,7 +263,7 @@ static int check_pattern_text(struct loader *l, const char *place, enum br_match
 
 static int get_pattern(struct loader *l, const char *place, const json_t *o, struct br_rule *r)
 {
-    enum br_match_kind kind;
+    enum br_match_kind kind = BR_MATCH_ANY;
     int e = get_match(l, place, o, &kind);
     if (e < 0 || (e = check_match_of_action(l, place, r, kind)) < 0)
         return e;
