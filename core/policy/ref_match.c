@@ -132,7 +132,18 @@ bool ref_match_text(const char *pattern, const char *subject, size_t n)
 }
 
 /* Word w, byte j of it; the two move together through the words. */
-static bool go_words(const struct ref *r, size_t i, size_t w, size_t j)
+static bool go_words(struct ref *r, size_t i, size_t w, size_t j);
+
+static bool go_words_star(struct ref *r, size_t i, size_t w, size_t j)
+{
+    for (i += run_of(r, i, '*'); w < r->nwords; w++, j = 0)
+        for (; j <= strlen(r->words[w]); j++)
+            if (go_words(r, i, w, j))
+                return true;
+    return false;
+}
+
+static bool go_words_new(struct ref *r, size_t i, size_t w, size_t j)
 {
     const char *word = r->words[w];
     size_t len = strlen(word);
@@ -140,14 +151,8 @@ static bool go_words(const struct ref *r, size_t i, size_t w, size_t j)
         return w + 1 == r->nwords && j == len;
     if (r->p[i] == ' ')
         return j == len && w + 1 < r->nwords && go_words(r, i + run_of(r, i, ' '), w + 1, 0);
-    if (r->p[i] == '*') {
-        i += run_of(r, i, '*');
-        for (; w < r->nwords; w++, j = 0)
-            for (; j <= strlen(r->words[w]); j++)
-                if (go_words(r, i, w, j))
-                    return true;
-        return false;
-    }
+    if (r->p[i] == '*')
+        return go_words_star(r, i, w, j);
     if (j == len)
         return false;
     if (r->p[i] != '?')
@@ -157,6 +162,21 @@ static bool go_words(const struct ref *r, size_t i, size_t w, size_t j)
     for (j++; continues(word[j]);)
         j++;
     return go_words(r, i + 1, w, j);
+}
+
+static bool go_words(struct ref *r, size_t i, size_t w, size_t j)
+{
+    size_t at = j;
+    for (size_t k = 0; k < w; k++)
+        at += strlen(r->words[k]) + 1;
+    if (at > REF_SUBJECT_MAX)
+        abort();
+    if (r->failed[i][at])
+        return false;
+    if (go_words_new(r, i, w, j))
+        return true;
+    r->failed[i][at] = 1;
+    return false;
 }
 
 bool ref_match_words(const char *pattern, const char *const *words, size_t nwords)

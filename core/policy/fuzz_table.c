@@ -1,0 +1,47 @@
+/*
+ * Decision tables from anywhere: whatever loads must decide, every answer must be one of the three,
+ * and the strictest of the votes.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "policy/policy.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(const struct br_table *t, const struct br_request *q)
+{
+    struct br_decision d;
+    br_table_decide(t, q, &d);
+    br_require(d.effect >= BR_EFFECT_ALLOW && d.effect <= BR_EFFECT_DENY);
+    br_require(d.rule_id && d.source && d.nvotes <= 3);
+    enum br_effect strictest = BR_EFFECT_NONE;
+    for (unsigned i = 0; i < d.nvotes; i++)
+        strictest = br_effect_strictest(strictest, d.votes[i].effect);
+    br_require(d.nvotes == 0 ? d.effect != BR_EFFECT_ALLOW : d.effect == strictest);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const char *const words[] = {"git", "diff", "src/a.ts"};
+    static const struct br_request q[] = {
+        {.action = "process.exec", .words = words, .nwords = 3},
+        {.action = "process.exec", .words = words, .nwords = 1},
+        {.action = "fs.read", .subject = "src/a/b", .subject_len = 7},
+        {.action = "fs.write", .subject = "a", .subject_len = 1},
+        {.action = "fs.write", .subject = "../a", .subject_len = 4},
+        {.action = "network", .subject = "A.example:443", .subject_len = 13},
+        {.action = "x"},
+    };
+    struct br_table *t;
+    struct br_err err = {.code = BR_OK};
+    if (br_table_load(data, size, &t, &err) < 0) {
+        br_require(!t && err.code != BR_OK && err.text[0]);
+        return 0;
+    }
+    br_require(t && err.code == BR_OK);
+    for (size_t i = 0; i < BR_ARRAY_LEN(q); i++)
+        check(t, &q[i]);
+    br_table_free(&t);
+    return 0;
+}
