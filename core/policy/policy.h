@@ -41,21 +41,27 @@
  * order of rules: what ties is told apart by pattern length, id, then pattern.
  *
  * Patterns. '*' and '?' cannot be escaped; '?' is one UTF-8 character.
- *  path     '*' and '?' stay inside a segment. "**" as a whole segment stands for any number of
- *           segments, none included: "src/<double star>" matches "src", "src/a" and "src/a/b", and
- *           "<double star>/x" matches "x" and "a/x". "**" beside other characters crosses
- *           segments: "src**" matches "src2/a". A pattern that no subject can match (absolute,
- *           "." or ".." or empty segments, trailing '/') is refused: it would be a rule that
- *           silently does nothing.
- *  command  one simple command, word by word. A run of spaces is exactly one boundary between
- *           words, '*' is anything, boundaries and slashes included, '?' one character inside a
- *           word. "rm *" does not match `rm`; "git diff*" matches `git diff a`. A space inside a
- *           word is not a boundary. Leading and trailing spaces are refused. Matches words only.
- *  host     "host" or "host:port", without regard to case; '*' and '?' match within the host, dots
- *           included; no port, or ":*", is any port. "*.example.com" does not match "example.com".
- *  text     '*' is anything, '?' one character.
- *  any      every request of this action, with or without a subject.
- * In a manifest the pattern "*" is "any", whatever its matcher: it is the map's own default.
+ *
+ * path: '*' and '?' stay inside a segment. "**" as a whole segment stands for any number of
+ * segments, none included: "src/<double star>" matches "src", "src/a" and "src/a/b", and
+ * "<double star>/x" matches "x" and "a/x". "**" beside other characters crosses segments: "src**"
+ * matches "src2/a". A pattern that no subject can match is refused (absolute, "." or ".." or empty
+ * segments, trailing '/'): it would be a rule that silently does nothing. "." alone is the
+ * workspace.
+ *
+ * command: one simple command, word by word. A run of spaces is exactly one boundary between
+ * words, '*' is anything, boundaries and slashes included, '?' one character inside a word. "rm *"
+ * does not match `rm`; "git diff*" matches `git diff a`. A space inside a word is not a boundary.
+ * Leading and trailing spaces are refused. It matches words only, never a subject.
+ *
+ * host: "host" or "host:port", without regard to case; '*' and '?' match within the host, dots
+ * included; no port, or ":*", is any port. "*.example.com" does not match "example.com".
+ *
+ * text: '*' is anything, '?' one character.
+ *
+ * any: every request of this action, with or without a subject. In a manifest the pattern "*" is
+ * "any", whatever its matcher: it is the map's own default.
+ *
  * For process.exec only command and any are accepted, for fs.read and fs.write path, text and any,
  * for network host, text and any: another matcher would never see such a subject.
  */
@@ -112,7 +118,7 @@ struct br_decision {
  * subject of an fs.* action, or of any action with a path rule, is denied unless it is relative
  * without empty, "." or ".." segments; one of `network`, or of an action with a host rule, unless
  * it is a host name or address with an optional port, without trailing dot; any subject with NUL.
- * The workspace itself has no such name: ask about it with subject NULL.
+ * The workspace itself is ".", its one spelling, which "**" and "*" match.
  * Pointers in *d live as long as the table.
  */
 void br_table_decide(const struct br_table *t, const struct br_request *q, struct br_decision *d);

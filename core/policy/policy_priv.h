@@ -77,7 +77,8 @@ bool br_pattern_match(const struct br_pattern *p, const char *s, size_t n);
 void br_host_split(const char *s, size_t n, size_t *host_len, const char **port, size_t *port_len);
 /* A subject that a host matcher may judge: name or address, and a port without leading zeros. */
 bool br_host_valid(const char *s, size_t n);
-/* A subject that a path matcher may judge: relative, no empty, "." or ".." segment, no NUL. */
+/* A subject that a path matcher may judge: relative, no empty, "." or ".." segment, no NUL; or "."
+ * alone, the workspace. */
 bool br_path_valid(const char *s, size_t n);
 
 /* ---- index: which patterns can match a subject at all ---- */
