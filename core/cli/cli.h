@@ -249,6 +249,7 @@ struct br_cli_foreground {
     enum br_run_mode mode;
     const struct br_cli_args *args;
     const char *dir, *manifest, *goal;
+    const char *model; /* NULL: --model, if the verb has it */
     char *const *argv;
     unsigned argc;
     bool json;

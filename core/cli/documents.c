@@ -37,7 +37,7 @@ int br_cli_documents_read(const struct br_cli_foreground *f, struct br_cli_docum
     if (r == 0)
         r = br_cli_file_config(&d->policy, option(f->args, "policy"), "policy.lua", "policy",
                                BR_E_INVALID_POLICY, BR_POLICY_MAX, err);
-    if (r == 0)
+    if (r == 0 && f->mode == BR_RUN_AGENT) /* nothing else calls a model */
         r = br_cli_file_config(&d->config, option(f->args, "config"), "bridle.lua", "configuration",
                                BR_E_INVALID_CONFIG, BR_CONFIG_MAX, err);
     const char *scenario = option(f->args, "scenario");
@@ -62,7 +62,7 @@ int br_cli_documents_send(const struct br_cli_foreground *f, const struct br_cli
                           bool can_ask, struct br_cli_client *c, struct br_err *err)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    const char *model = option(f->args, "model");
+    const char *model = f->model ? f->model : option(f->args, "model");
     br_buf_put_u8(&o.buf, (uint8_t)f->mode);
     br_buf_put_str(&o.buf, d->workspace);
     br_buf_put_str(&o.buf, d->manifest.path);

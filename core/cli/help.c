@@ -44,7 +44,8 @@ static void help_verb(const struct br_cli_verb *v)
     for (unsigned i = 0; i < BR_CLI_OPTS_MAX && v->opts[i].name; i++)
         print_option(&v->opts[i]);
     print_option(&(struct br_cli_opt){"help", 'h', NULL, "this text", BR_COMPLETE_NONE});
-    printf("\nManual: man bridle-%s\n", v->name);
+    printf(strcmp(v->name, "help") == 0 ? "\nManual: man bridle\n" : "\nManual: man bridle-%s\n",
+           v->name);
 }
 
 void br_cli_help(const struct br_cli_verb *verb)

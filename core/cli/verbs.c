@@ -116,7 +116,8 @@ const struct br_cli_verb br_cli_verbs[] = {
         .details = "Copies the sample project to a fresh directory, runs the scripted agent on\n"
                    "it, shows what changed, and removes the copy. Answer y to let it work, or\n"
                    "anything else to see what a denial does.",
-        .opts = {{"keep", 0, NULL, "keep the copy and say where it is", BR_COMPLETE_NONE},
+        .opts = {OPT_POLICY,
+                 {"keep", 0, NULL, "keep the copy and say where it is", BR_COMPLETE_NONE},
                  OPT_JSON("print the stored events instead, one a line")},
         .run = br_cli_demo,
     },

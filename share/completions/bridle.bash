@@ -1,0 +1,114 @@
+# bash completion for bridle; made by 'bridle help --completion bash'
+
+_bridle_files() { mapfile -t COMPREPLY < <(compgen -f -- "$cur"); }
+_bridle_dirs() { mapfile -t COMPREPLY < <(compgen -d -- "$cur"); }
+_bridle_words() { mapfile -t COMPREPLY < <(compgen -W "$1" -- "$cur"); }
+
+_bridle() {
+  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
+  local verb=${COMP_WORDS[1]}
+  local verbs="run exec validate show doctor demo bench help"
+  COMPREPLY=()
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    _bridle_words "$verbs --help --version"
+    return
+  fi
+  case $verb in
+    run)
+      case $prev in
+        -C | --dir) _bridle_dirs ;;
+        -t | --task) _bridle_files ;;
+        -p | --policy) _bridle_files ;;
+        -m | --model) : ;;
+        --config) _bridle_files ;;
+        --scenario) _bridle_files ;;
+        --timeout) : ;;
+        *)
+          case $cur in
+            -*) _bridle_words "--dir --task --policy --model --config --scenario --timeout --json --help" ;;
+            *) : ;;
+          esac
+          ;;
+      esac
+      ;;
+    exec)
+      case $prev in
+        -C | --dir) _bridle_dirs ;;
+        -p | --policy) _bridle_files ;;
+        --timeout) : ;;
+        *)
+          case $cur in
+            -*) _bridle_words "--dir --policy --timeout --json --help" ;;
+            *) _bridle_files ;;
+          esac
+          ;;
+      esac
+      ;;
+    validate)
+      case $prev in
+        -C | --dir) _bridle_dirs ;;
+        -p | --policy) _bridle_files ;;
+        *)
+          case $cur in
+            -*) _bridle_words "--dir --policy --json --help" ;;
+            *) _bridle_files ;;
+          esac
+          ;;
+      esac
+      ;;
+    show)
+      case $prev in
+        *)
+          case $cur in
+            -*) _bridle_words "--json --help" ;;
+            *) : ;;
+          esac
+          ;;
+      esac
+      ;;
+    doctor)
+      case $prev in
+        --delegate) : ;;
+        *)
+          case $cur in
+            -*) _bridle_words "--json --delegate --help" ;;
+            *) : ;;
+          esac
+          ;;
+      esac
+      ;;
+    demo)
+      case $prev in
+        -p | --policy) _bridle_files ;;
+        *)
+          case $cur in
+            -*) _bridle_words "--policy --keep --json --help" ;;
+            *) : ;;
+          esac
+          ;;
+      esac
+      ;;
+    bench)
+      case $prev in
+        *)
+          case $cur in
+            -*) _bridle_words "--help" ;;
+            *) : ;;
+          esac
+          ;;
+      esac
+      ;;
+    help)
+      case $prev in
+        --completion) : ;;
+        *)
+          case $cur in
+            -*) _bridle_words "--completion --help" ;;
+            *) _bridle_words "$verbs" ;;
+          esac
+          ;;
+      esac
+      ;;
+  esac
+}
+complete -F _bridle bridle ./bridle
