@@ -17,7 +17,7 @@
 #define WORKSPACE_UID 1000u
 #define SETTLE_US 1500000u
 
-static const char scenario[] = "{\"name\":\"idle\",\"turns\":[{\"text\":\"Waiting.\",\"tool_"
+static const char scenario[] = "{\"v\":1,\"name\":\"idle\",\"turns\":[{\"text\":\"Waiting.\",\"tool_"
                                "calls\":[{\"name\":\"process_exec\","
                                "\"arguments\":{\"argv\":[\"sleep\",\"30\"]}}]}]}";
 static const char policy[] =

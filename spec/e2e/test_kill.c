@@ -18,7 +18,7 @@
 
 /* A command that runs long enough to be interrupted, then an answer. */
 static const char scenario[] =
-    "{\"name\":\"kill\",\"turns\":["
+    "{\"v\":1,\"name\":\"kill\",\"turns\":["
     "{\"when\":{\"assistant_messages\":0},\"text\":\"I wait a little.\",\"tool_calls\":[{\"name\":"
     "\"process_exec\",\"arguments\":{\"argv\":[\"sleep\",\"1.5\"]}}]},"
     "{\"when\":{},\"text\":\"Done.\"}]}";

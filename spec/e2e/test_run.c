@@ -1,0 +1,479 @@
+/*
+ * `bridle run` and `bridle exec` with the real programs and nobody at the terminal: what must work,
+ * and for every bad input the typed error and the proof that nothing happened.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "support/e2e.h"
+
+static const char allow_all[] = "local policy = require \"bridle.policy\"\n"
+                                "return policy.bundle { api = 1, name = \"test\", rules = {\n"
+                                "  policy.allow { id = \"exec\", action = \"process.exec\" },\n"
+                                "  policy.allow { id = \"read\", action = \"fs.read\" },\n"
+                                "  policy.allow { id = \"write\", action = \"fs.write\" },\n} }\n";
+
+static const char manifest[] = "id: e2e\ntitle: t\ngoal: g\nacceptance: [a]\n"
+                               "allowed_paths: [src/**]\npermissions: {}\n"
+                               "delivery: {type: none}\n";
+
+static void open_project(struct e2e *t)
+{
+    e2e_open(t, 0);
+    e2e_write(t, "workspace/src/a.txt", "before\n");
+    e2e_write(t, "policy.lua", allow_all);
+    e2e_write(t, "task.yaml", manifest);
+}
+
+static void close_project(struct e2e *t)
+{
+    e2e_expect_clean(t);
+    e2e_close(t);
+}
+
+static void expect_file(struct e2e *t, const char *path, const char *text)
+{
+    char *is = e2e_read(t, path);
+    if (!text ? is != NULL : !is || strcmp(is, text) != 0)
+        fail_msg("'%s' is '%s', not '%s'", path, is ? is : "(absent)", text ? text : "(absent)");
+    free(is);
+}
+
+static unsigned count(const struct br_buf *b, const char *what)
+{
+    unsigned n = 0;
+    for (const char *p = (const char *)b->data; p && (p = strstr(p, what)); p += strlen(what))
+        n++;
+    return n;
+}
+
+static void expect_status(const struct e2e_result *r, int status, const char *said)
+{
+    if (r->status != status || (said && !count(&r->err, said) && !count(&r->out, said)))
+        fail_msg("status %d, not %d; expected '%s' in:\n%s%s", r->status, status, said ? said : "",
+                 (char *)r->out.data, (char *)r->err.data);
+}
+
+/* Run a one-turn scenario (then a final text) under allow_all. */
+static void play(struct e2e *t, struct e2e_result *r, const char *turn, const char *extra)
+{
+    char scenario[4096];
+    snprintf(scenario, sizeof(scenario),
+             "{\"v\":1,\"name\":\"t\",\"turns\":[{\"when\":{\"assistant_messages\":0},%s},"
+             "{\"text\":\"The end.\"}]}",
+             turn);
+    e2e_write(t, "scenario.json", scenario);
+    e2e_run(t, r, "bridle", "run", "--json", "-C", "workspace", "-t", "task.yaml", "-p",
+            "policy.lua", "--scenario", "scenario.json", "go", extra, NULL);
+}
+
+static void test_write_is_done_and_recorded(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    play(&t, &r,
+         "\"tool_calls\":[{\"name\":\"fs_write\",\"arguments\":{\"path\":\"src/new.txt\","
+         "\"content\":\"hello\"}}]",
+         NULL);
+    expect_status(&r, 0, "\"status\":\"completed\"");
+    expect_file(&t, "workspace/src/new.txt", "hello");
+    assert_int_equal(count(&r.out, "\"type\":\"tool.call\""), 1);
+    assert_int_equal(count(&r.out, "\"type\":\"policy.decision\""), 1);
+    assert_int_equal(count(&r.out, "\"type\":\"sandbox.started\""), 1);
+    assert_int_equal(count(&r.out, "\"type\":\"sandbox.stopped\""), 1);
+    assert_int_equal(count(&r.out, "\"type\":\"bridle.launch\""), 1);
+    assert_int_equal(count(&r.out, "\"path\":\"src/new.txt\",\"change\":\"added\""), 1);
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
+/* Nobody answers: what the default policy asks about is denied, and nothing is changed. */
+static void test_no_terminal_denies(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    e2e_write(&t, "policy.lua",
+              "local policy = require \"bridle.policy\"\n"
+              "return policy.bundle { api = 1, name = \"ask\", rules = {\n"
+              "  policy.ask { id = \"write\", action = \"fs.write\" },\n} }\n");
+    play(&t, &r,
+         "\"tool_calls\":[{\"name\":\"fs_write\",\"arguments\":{\"path\":\"src/a.txt\","
+         "\"content\":\"after\"}}]",
+         NULL);
+    expect_status(&r, 0, "\"decision\":\"deny\"");
+    assert_int_equal(count(&r.out, "\"type\":\"permission.requested\""), 1);
+    assert_int_equal(count(&r.out, "\"type\":\"permission.resolved\""), 1);
+    expect_file(&t, "workspace/src/a.txt", "before\n");
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
+/* allowed_paths bind also what a command does, whatever the policy allows. */
+static void test_outside_allowed_paths(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    play(&t, &r,
+         "\"tool_calls\":[{\"name\":\"process_exec\",\"arguments\":{\"argv\":[\"touch\",\"top\"]}},"
+         "{\"name\":\"process_exec\",\"arguments\":{\"argv\":[\"touch\",\"src/inside\"]}}]",
+         NULL);
+    expect_status(&r, 0, "Read-only file system");
+    expect_file(&t, "workspace/top", NULL);
+    expect_file(&t, "workspace/src/inside", ""); /* positive control */
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
+static void test_bad_calls_have_no_effect(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *turn, *code;
+    } rows[] = {
+        {"\"tool_calls\":[{\"name\":\"fs_delete\",\"arguments\":{\"path\":\"src/a.txt\"}}]",
+         "UNKNOWN_TOOL"},
+        {"\"tool_calls\":[{\"name\":\"fs_write\",\"arguments\":{\"path\":\"src/a.txt\"}}]",
+         "INVALID_ARGUMENTS"},
+        {"\"tool_calls\":[{\"name\":\"fs_write\",\"arguments\":{\"path\":\"../a.txt\",\"content\":"
+         "\"x\"}}]",
+         "INVALID_ARGUMENTS"},
+        {"\"tool_calls\":[{\"name\":\"fs_write\",\"arguments\":{\"path\":\"src/a.txt\",\"content\":"
+         "\"x\",\"force\":true}}]",
+         "INVALID_ARGUMENTS"},
+    };
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        struct e2e t;
+        struct e2e_result r;
+        open_project(&t);
+        play(&t, &r, rows[i].turn, NULL);
+        expect_status(&r, 0, rows[i].code);
+        assert_int_equal(count(&r.out, "\"type\":\"policy.decision\""), 0);
+        assert_int_equal(count(&r.out, "\"ok\":false"), 1);
+        expect_file(&t, "workspace/src/a.txt", "before\n");
+        e2e_result_free(&r);
+        close_project(&t);
+    }
+}
+
+static void test_provider_faults_end_the_run(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *fault, *code;
+    } rows[] = {
+        {"\"close\"", "PROVIDER_"},
+        {"\"silent\"", "PROVIDER_"},
+        {"\"garbage\"", "PROVIDER_INVALID_RESPONSE"},
+        {"\"bad_tool_json\"", "PROVIDER_INVALID_RESPONSE"},
+        {"\"duplicate_ids\"", "PROVIDER_INVALID_RESPONSE"},
+        {"\"wrong_finish\"", "PROVIDER_INVALID_RESPONSE"},
+        {"\"redirect\"", "PROVIDER_STATUS"},
+        {"{\"status\":401,\"body\":\"{\\\"error\\\":{\\\"message\\\":\\\"no\\\"}}\"}",
+         "PROVIDER_STATUS"},
+        {"{\"status\":500,\"body\":\"oops\"}", "PROVIDER_STATUS"},
+    };
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        struct e2e t;
+        struct e2e_result r;
+        char turn[512];
+        open_project(&t);
+        snprintf(turn, sizeof(turn),
+                 "\"fault\":%s,\"tool_calls\":[{\"name\":\"fs_write\",\"arguments\":{\"path\":"
+                 "\"src/a.txt\",\"content\":\"after\"}},{\"name\":\"fs_list\",\"arguments\":{}}]",
+                 rows[i].fault);
+        play(&t, &r, turn, NULL);
+        if (r.status != 1 || !count(&r.out, rows[i].code))
+            fail_msg("%s: status %d\n%s%s", rows[i].fault, r.status, (char *)r.out.data,
+                     (char *)r.err.data);
+        assert_int_equal(count(&r.out, "\"status\":\"failed\""), 2); /* sandbox and agent */
+        assert_int_equal(count(&r.out, "\"finishReason\":\"error\""), 1);
+        expect_file(&t, "workspace/src/a.txt", "before\n");
+        e2e_result_free(&r);
+        close_project(&t);
+    }
+}
+
+static void test_provider_down(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    const char *const argv[] = {"bridle", "run",       "--json", "-C",         "workspace",
+                                "-t",     "task.yaml", "-p",     "policy.lua", "-m",
+                                "gpt-x",  "go",        NULL};
+    const char *const env[] = {"OPENAI_BASE_URL=http://127.0.0.1:1/v1",
+                               "OPENAI_API_KEY=sk-canary-0123456789abcdef", NULL};
+    open_project(&t);
+    e2e_wait(&t, e2e_spawn(&t, (char *const *)argv, (char *const *)env), 60, &r);
+    expect_status(&r, 1, "PROVIDER_UNREACHABLE");
+    assert_int_equal(count(&r.out, "sk-canary"), 0);
+    assert_int_equal(count(&r.err, "sk-canary"), 0);
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
+static void test_bad_policies(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what, *text, *said;
+    } rows[] = {
+        {"syntax", "return {", "policy.lua"},
+        {"loop", "while true do end", "policy.lua"},
+        {"allocation", "local t = {} for i = 1, 1e9 do t[i] = ('x'):rep(1e6) end", "policy.lua"},
+        {"nonsense", "return 42", "policy.lua"},
+        {"unknown global", "return os.getenv('HOME')", "policy.lua"},
+        {"bytecode", "\033Lua", "policy.lua"},
+        {"unknown key",
+         "local p = require 'bridle.policy'\nreturn p.bundle { api = 1, name = 'x', rulez = {} }",
+         "rulez"},
+    };
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        struct e2e t;
+        struct e2e_result r;
+        open_project(&t);
+        e2e_write(&t, "policy.lua", rows[i].text);
+        play(&t, &r, "\"text\":\"never\"", NULL);
+        if (r.status != 5 || !count(&r.err, rows[i].said))
+            fail_msg("%s: status %d\n%s%s", rows[i].what, r.status, (char *)r.out.data,
+                     (char *)r.err.data);
+        assert_int_equal(count(&r.out, "\"type\":\"sandbox.started\""), 0);
+        assert_int_equal(count(&r.out, "\"type\":\"model.request\""), 0);
+        e2e_result_free(&r);
+        close_project(&t);
+    }
+}
+
+static void test_bad_manifests(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what, *text;
+    } rows[] = {
+        {"not yaml", "id: [a\n"},
+        {"unknown key", "id: e2e\ntitle: t\ngoal: g\nacceptance: [a]\nallowed_paths: [src/**]\n"
+                        "permission: {}\ndelivery: {type: none}\n"},
+        {"duplicate key", "id: e2e\nid: e3e\ntitle: t\ngoal: g\nacceptance: [a]\n"
+                          "allowed_paths: [src/**]\npermissions: {}\ndelivery: {type: none}\n"},
+        {"alias", "id: &a e2e\ntitle: *a\ngoal: g\nacceptance: [a]\nallowed_paths: [src/**]\n"
+                  "permissions: {}\ndelivery: {type: none}\n"},
+        {"bare **", "id: e2e\ntitle: t\ngoal: g\nacceptance: [a]\nallowed_paths: ['**']\n"
+                    "permissions: {}\ndelivery: {type: none}\n"},
+        {"parent", "id: e2e\ntitle: t\ngoal: g\nacceptance: [a]\nallowed_paths: [../x]\n"
+                   "permissions: {}\ndelivery: {type: none}\n"},
+        {"missing source", "id: e2e\ntitle: t\ngoal: g\nacceptance: [a]\nallowed_paths: [nope]\n"
+                           "permissions: {}\ndelivery: {type: none}\n"},
+        {"invalid UTF-8", "id: e2e\ntitle: \"\xff\"\n"},
+    };
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        struct e2e t;
+        struct e2e_result r;
+        open_project(&t);
+        e2e_write(&t, "task.yaml", rows[i].text);
+        play(&t, &r, "\"text\":\"never\"", NULL);
+        if (r.status != 5)
+            fail_msg("%s: status %d\n%s%s", rows[i].what, r.status, (char *)r.out.data,
+                     (char *)r.err.data);
+        assert_int_equal(count(&r.out, "\"type\":\"sandbox.started\""), 0);
+        assert_int_equal(count(&r.out, "\"type\":\"model.request\""), 0);
+        e2e_result_free(&r);
+        close_project(&t);
+    }
+}
+
+static void test_bad_workspaces(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    char path[160];
+    struct stat st;
+    static const char *const names[] = {"absent", "link", "file", "rootish"};
+    for (size_t i = 0; i < BR_ARRAY_LEN(names); i++) {
+        open_project(&t);
+        e2e_write(&t, "file", "x");
+        snprintf(path, sizeof(path), "%s/link", t.dir);
+        assert_int_equal(symlink("workspace", path), 0);
+        snprintf(path, sizeof(path), "%s/rootish", t.dir);
+        assert_int_equal(mkdir(path, 0755), 0);
+        if (geteuid() != 0 && strcmp(names[i], "rootish") == 0) {
+            e2e_close(&t); /* an ordinary user cannot make one */
+            continue;
+        }
+        e2e_run(&t, &r, "bridle", "exec", "-C", names[i], "task.yaml", "--", "true", NULL);
+        expect_status(&r, 5, "nothing was started");
+        assert_int_equal(stat(t.state, &st), -1); /* not even a record was begun */
+        e2e_result_free(&r);
+        close_project(&t);
+    }
+}
+
+static void test_store_inside_workspace(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    snprintf(t.state, sizeof(t.state), "%s/state", t.workspace);
+    e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "task.yaml", "--",
+            "touch", "src/x", NULL);
+    expect_status(&r, 8, "nothing was started");
+    expect_file(&t, "workspace/src/x", NULL);
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
+static void test_exec_passes_the_status_on(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "task.yaml", "--",
+            "cat", "src/a.txt", NULL);
+    expect_status(&r, 0, "before");
+    e2e_result_free(&r);
+    e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "task.yaml", "--",
+            "grep", "nothing", "src/a.txt", NULL);
+    expect_status(&r, 1, NULL);
+    e2e_result_free(&r);
+    e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "task.yaml", "--",
+            "no-such-program", NULL);
+    expect_status(&r, 127, NULL);
+    e2e_result_free(&r);
+    /* opaque: asked, and there is nobody to ask */
+    e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "task.yaml", "--",
+            "sh", "-c", "touch src/x; exit 7", NULL);
+    expect_status(&r, 4, NULL);
+    expect_file(&t, "workspace/src/x", NULL);
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
+/* What a model says reaches neither the terminal as control characters nor, if it is a secret,
+ * anything at all. */
+static void test_hostile_text(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    e2e_write(&t, "scenario.json",
+              "{\"v\":1,\"name\":\"t\",\"turns\":[{\"text\":\"red \\u001b[31m title "
+              "\\u001b]0;x\\u0007 c1 \\u009b31m bidi \\u202e key "
+              "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD end\"}]}");
+    e2e_run(&t, &r, "bridle", "run", "-C", "workspace", "-t", "task.yaml", "-p", "policy.lua",
+            "--scenario", "scenario.json", "go", NULL);
+    expect_status(&r, 0, "red");
+    assert_int_equal(count(&r.out, "\033"), 0);
+    assert_int_equal(count(&r.out, "\007"), 0);
+    assert_int_equal(count(&r.out, "\xc2\x9b"), 0);
+    assert_int_equal(count(&r.out, "\xe2\x80\xae"), 0);
+    assert_int_equal(count(&r.out, "abcdefghijklmnop"), 0);
+    assert_true(count(&r.out, "redacted") >= 1);
+    assert_true(count(&r.out, "scripted") >= 1); /* labelled */
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
+/* The store's disk is full in the middle of a run: the run is aborted, exit 8. */
+static void test_audit_disk_full(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    if (geteuid() != 0) {
+        print_message("an ordinary user cannot mount a small disk; root's run covers this\n");
+        skip();
+    }
+    open_project(&t);
+    assert_int_equal(mkdir(t.state, 0700), 0);
+    assert_int_equal(mount("tmpfs", t.state, "tmpfs", 0, "size=320k"), 0);
+    char turn[600];
+    snprintf(
+        turn, sizeof(turn),
+        "\"tool_calls\":[{\"name\":\"process_exec\",\"arguments\":{\"argv\":[\"seq\",\"1\","
+        "\"9000\"]}},{\"name\":\"process_exec\",\"arguments\":{\"argv\":[\"seq\",\"1\",\"9000\"]"
+        "}},{\"name\":\"process_exec\",\"arguments\":{\"argv\":[\"seq\",\"1\",\"9000\"]}},"
+        "{\"name\":\"fs_write\",\"arguments\":{\"path\":\"src/a.txt\",\"content\":\"after\"}}]");
+    play(&t, &r, turn, NULL);
+    assert_int_equal(umount(t.state), 0);
+    expect_status(&r, 8, "AUDIT_STORE_FAILED");
+    expect_file(&t, "workspace/src/a.txt", "before\n");
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
+static void test_budget(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    e2e_write(&t, "task.yaml",
+              "id: e2e\ntitle: t\ngoal: g\nacceptance: [a]\nallowed_paths: [src/**]\n"
+              "permissions: {}\nbudget: {max_tool_calls: 1}\ndelivery: {type: none}\n");
+    play(&t, &r,
+         "\"tool_calls\":[{\"name\":\"fs_list\",\"arguments\":{}},{\"name\":\"fs_write\","
+         "\"arguments\":{\"path\":\"src/a.txt\",\"content\":\"after\"}}]",
+         NULL);
+    expect_status(&r, 7, "\"status\":\"budget_exceeded\"");
+    expect_file(&t, "workspace/src/a.txt", "before\n");
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
+static void test_validate(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    struct stat st;
+    open_project(&t);
+    e2e_run(&t, &r, "bridle", "validate", "task.yaml", NULL);
+    expect_status(&r, 0, NULL);
+    e2e_result_free(&r);
+    e2e_write(&t, "task.yaml", "id: E2E\n");
+    e2e_run(&t, &r, "bridle", "validate", "task.yaml", NULL);
+    expect_status(&r, 5, "id");
+    assert_int_equal(stat(t.state, &st), -1); /* it leaves no record */
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_write_is_done_and_recorded),
+        cmocka_unit_test(test_no_terminal_denies),
+        cmocka_unit_test(test_outside_allowed_paths),
+        cmocka_unit_test(test_bad_calls_have_no_effect),
+        cmocka_unit_test(test_provider_faults_end_the_run),
+        cmocka_unit_test(test_provider_down),
+        cmocka_unit_test(test_bad_policies),
+        cmocka_unit_test(test_bad_manifests),
+        cmocka_unit_test(test_bad_workspaces),
+        cmocka_unit_test(test_store_inside_workspace),
+        cmocka_unit_test(test_exec_passes_the_status_on),
+        cmocka_unit_test(test_hostile_text),
+        cmocka_unit_test(test_audit_disk_full),
+        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_validate),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
