@@ -37,7 +37,8 @@ static const int base_calls[] = {
     SYS_rt_sigreturn, SYS_rt_sigaction, SYS_exit,         SYS_rt_sigprocmask,  SYS_exit_group,
     SYS_getpid,       SYS_gettid,       SYS_tgkill,       SYS_getrandom,       SYS_restart_syscall,
     SYS_fcntl,        SYS_newfstatat,   SYS_memfd_create, SYS_clock_nanosleep, SYS_fstat,
-    SYS_lseek,        SYS_sched_yield,  SYS_getrusage,
+    SYS_lseek,        SYS_sched_yield,  SYS_getrusage,    SYS_sysinfo, /* qsort() asks how much
+                                                                          memory there is */
 #ifdef SYS_poll
     SYS_poll,         SYS_time,
 #endif

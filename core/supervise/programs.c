@@ -33,6 +33,9 @@ static const struct {
     [P_LAUNCH] = {"launch", "bridle-launch", 0, true},
 };
 
+/* How long the quiet end of a program waits for a louder one to explain it. */
+#define BLAME_US 200000u
+
 const char *program_name(enum program_id id)
 {
     return program_table[id].name;
@@ -101,6 +104,16 @@ static void child_exec(const struct supervisor *s, enum program_id id, int chann
     fexecve(bin, argv, env);
 }
 
+static int on_quiet_end(void *ctx, struct br_err *err)
+{
+    struct program *p = ctx;
+    (void)err;
+    if (p->pid > 0 && p->ended && !p->expected)
+        sup_fail(p->sup, BR_E_PROGRAM_DIED, "'%s' ended unexpectedly; the run cannot go on",
+                 program_table[p->id].binary);
+    return 0;
+}
+
 static int on_child_end(void *ctx, int fd, short revents, struct br_err *err)
 {
     struct program *p = ctx;
@@ -120,6 +133,11 @@ static int on_child_end(void *ctx, int fd, short revents, struct br_err *err)
     s->kick = true;
     if (p->expected)
         return 0;
+    if (WIFEXITED(p->status) && WEXITSTATUS(p->status) == 0) {
+        /* it ended because a peer of its own has ended: give that one the chance to be named */
+        if (br_loop_timer(s->loop, BLAME_US, on_quiet_end, p) > 0)
+            return 0;
+    }
     if (WIFSIGNALED(p->status))
         sup_fail(s, BR_E_PROGRAM_DIED, "'%s' was killed by signal %d; the run cannot go on",
                  program_table[p->id].binary, WTERMSIG(p->status));

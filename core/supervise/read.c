@@ -53,6 +53,8 @@ void doctor_verb(struct supervisor *s)
         br_err_set(&err, (enum br_code) - r, "%s",
                    s->fail_code ? s->fail_err.text : "the probes did not end in time");
     program_stop(s, P_LAUNCH, 5000000);
+    if (r == 0 && s->nprobes == 0)
+        r = br_err_set(&err, BR_E_INTERNAL, "the launcher probed nothing; nothing is known");
     int code = r;
     if (r == 0) {
         BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
