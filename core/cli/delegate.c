@@ -9,15 +9,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#if __has_include("sandbox/sandbox.h")
 #include "sandbox/sandbox.h"
-#else
-static int br_cgroup_delegate(uid_t uid, struct br_buf *told, struct br_err *err)
-{
-    (void)told;
-    return br_err_set(err, BR_E_FAILED, "this build cannot delegate to uid %u", (unsigned)uid);
-}
-#endif
 
 int br_cli_delegate(const char *user)
 {

@@ -73,6 +73,8 @@ static void put_table(struct br_cli_view *v, const struct br_probe *p, uint32_t 
 static int on_probed(void *ctx, const struct br_probe *p, uint32_t n)
 {
     struct checkup *c = ctx;
+    if (n == 0) /* knowing nothing is not "everything is there" */
+        return 0;
     c->seen = true;
     for (uint32_t i = 0; i < n; i++)
         c->missing += p[i].required && p[i].result == BR_PROBE_MISSING;
@@ -106,7 +108,9 @@ int br_cli_doctor(const struct br_cli_args *a)
     if (r == 0 && client.code && client.code != BR_E_REQUIREMENT_MISSING)
         (void)br_err_set(&err, client.code, "%s", client.text);
     if (r == 0 && code == 0 && !c.seen)
-        code = br_cli_fail(&(struct br_err){.code = BR_E_INTERNAL, .text = "nothing was probed"});
+        code = br_cli_fail(
+            &(struct br_err){.code = BR_E_INTERNAL,
+                             .text = "nothing was probed, so nothing is known about this machine"});
     else if (err.code)
         (void)br_cli_fail(&err);
     br_cli_client_close(&client);

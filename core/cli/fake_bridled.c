@@ -271,7 +271,7 @@ static int on_doctor(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     (void)err;
     const char *healthy = getenv("BRIDLE_FAKE_HEALTHY");
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    br_probes_put(&o.buf, probes, healthy ? 2 : 3);
+    br_probes_put(&o.buf, probes, !healthy ? 3 : strcmp(healthy, "1") == 0 ? 2 : 0);
     (void)br_chan_send(c, BR_MSG_CTL_PROBED, 0, &o, NULL);
     ended(healthy ? 0 : BR_E_REQUIREMENT_MISSING, healthy ? 0 : 6, "");
     return 0;

@@ -514,6 +514,10 @@ static void test_doctor(void **state)
     setenv("BRIDLE_FAKE_HEALTHY", "1", 1);
     start_pipe(argv);
     assert_int_equal(finish(), 0);
+    setenv("BRIDLE_FAKE_HEALTHY", "nothing", 1);
+    start_pipe(argv);
+    assert_int_equal(finish(), 1); /* no answer is not a good one */
+    assert_string_equal(out_text, "");
     unsetenv("BRIDLE_FAKE_HEALTHY");
 }
 
