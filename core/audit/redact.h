@@ -27,6 +27,8 @@
 /* A stream holds back at most this much more than the longest encoded secret: what a shape needs
  * to see before it can be told from ordinary text (a JWT header is the longest). */
 #define BR_REDACT_LOOKAHEAD_MAX 2048u
+/* Values of one JSON text: the data of the largest event. */
+#define BR_REDACT_NODES_MAX 100000u
 
 struct br_redact;
 struct br_redact_stream;
@@ -68,7 +70,7 @@ size_t br_redact_stream_held(const struct br_redact_stream *s);
 /*
  * A redacted deep copy of a JSON value (new reference): strings and keys are redacted, and a string
  * under a key that looks like a credential is replaced whatever it says. NULL and
- * BR_E_REDACTION_FAILED beyond BR_JSON_DEPTH_MAX + 8 levels, 2 * BR_JSON_NODES_MAX values, or
+ * BR_E_REDACTION_FAILED beyond BR_JSON_DEPTH_MAX + 8 levels, BR_REDACT_NODES_MAX values, or
  * without memory.
  */
 json_t *br_redact_json(const struct br_redact *r, const json_t *value, struct br_err *err);

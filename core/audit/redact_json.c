@@ -110,7 +110,7 @@ static bool set_unique(json_t *o, const char *key, json_t *value)
 {
     if (!json_object_get(o, key))
         return json_object_set_new(o, key, value) == 0;
-    for (unsigned k = 2; k < 2 * BR_JSON_NODES_MAX; k++) {
+    for (unsigned k = 2; k < BR_REDACT_NODES_MAX; k++) {
         BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_BLOB_MAX);
         br_buf_printf(&b, "%s#%u", key, k);
         const char *other = br_buf_cstr(&b);
@@ -145,7 +145,7 @@ static json_t *walk_object(struct walk *w, const json_t *v, unsigned depth)
 
 static json_t *walk_value(struct walk *w, const json_t *v, unsigned depth, const char *name)
 {
-    if (depth > BR_JSON_DEPTH_MAX + 8 || ++w->nodes > 2 * BR_JSON_NODES_MAX)
+    if (depth > BR_JSON_DEPTH_MAX + 8 || ++w->nodes > BR_REDACT_NODES_MAX)
         return walk_fail(w, "is too deep or has too many parts");
     switch (json_typeof(v)) {
     case JSON_OBJECT:

@@ -1,0 +1,125 @@
+/*
+ * Inside bridle-audit: the recorder that turns data into stored events (recorder.c), streamed text
+ * (text.c), the client's feed (feed.c), the end of a record (finish.c), and the three modes.
+ */
+#ifndef BR_AUDIT_PRIV_H
+#define BR_AUDIT_PRIV_H
+
+#include "audit/events.h"
+#include "audit/redact.h"
+#include "audit/store.h"
+#include "wire/wire.h"
+
+/* Messages of the session that share one transaction. */
+#define AUDIT_BATCH_MAX 64u
+/* Streams of text that may be open at one time: one model request is. */
+#define AUDIT_STREAMS_MAX 8u
+/* Streamed text is stored after this long, or this much, or before any other event. */
+#define AUDIT_TEXT_US 50000u
+#define AUDIT_TEXT_MAX 4096u
+/* How long a client that reads nothing is waited for at the end of a run. */
+#define AUDIT_CLIENT_WAIT_US 10000000u
+
+enum audit_mode { AUDIT_RECORD = 0, AUDIT_READ = 1, AUDIT_RECOVER = 2 };
+
+/* ---- recorder ---- */
+
+struct recorder {
+    struct br_store *store;
+    struct br_redact *redact;
+    struct br_event_order *order;
+    struct br_store_run run, committed;
+    bool open; /* a transaction is */
+};
+/* Redact, check, number, store (not yet committed). With `redacted`, the data is known to be. */
+int recorder_add(struct recorder *r, const char *type, const char *actor, const json_t *data,
+                 bool redacted, char event_id[BR_ID_MAX], struct br_err *err);
+/* Everything that was added is on disk, or none of it and the run goes on from the last commit. */
+int recorder_commit(struct recorder *r, struct br_err *err);
+/* Read what is on disk of r->committed's run, and go on from there. */
+int recorder_reload(struct recorder *r, struct br_err *err);
+
+/* How a record ends that did not end itself. */
+struct ending {
+    uint32_t code;
+    char status[BR_STORE_STATUS_MAX];
+    char note[BR_EVENT_NOTE_MAX + 1];
+    const char *workspace;
+    uint8_t sandbox; /* 0 none was started, 1 removed and verified, 2 not verified */
+    uint32_t exit_status;
+    uint64_t duration_ms;
+};
+/* Close what is open and add agent.stopped; nothing if it is there. Commits. */
+int record_finish(struct recorder *r, const struct ending *e, struct br_err *err);
+
+/* ---- the program ---- */
+
+struct text_stream {
+    char id[BR_NAME_MAX + 1];
+    char kind[16];
+    struct br_redact_stream *redact; /* NULL: unused */
+    struct br_buf out;               /* redacted, not stored yet */
+};
+
+struct reply {
+    uint64_t id;
+    int code; /* 0: stored */
+    char event_id[BR_ID_MAX];
+    uint64_t row;
+    char text[BR_ERR_TEXT_MAX];
+};
+
+struct audit {
+    struct br_loop *loop;
+    struct br_chan sup, session, client, egress;
+    enum audit_mode mode;
+    int dirfd;
+    bool started;
+    struct br_store_info info; /* of AUDIT_START */
+    char wanted[BR_NAME_MAX + 1];
+    struct recorder rec;
+    struct text_stream streams[AUDIT_STREAMS_MAX];
+    int text_timer;
+    struct reply replies[AUDIT_BATCH_MAX];
+    unsigned nreplies;
+    struct br_err broken; /* the first failure; nothing is stored after it but the end */
+    /* feed */
+    uint64_t sent; /* rows that the client has */
+    uint64_t progress_us;
+    bool closing, done;
+    int wait_timer;
+};
+
+/* text.c. All return 0 or the failure. */
+int text_feed(struct audit *a, const char *stream, const char *kind, const void *bytes, size_t n,
+              bool final, struct reply *reply, struct br_err *err);
+int text_flush(struct audit *a, struct br_err *err);  /* what is decided */
+int text_finish(struct audit *a, struct br_err *err); /* and the rest, as final */
+void text_free(struct audit *a);
+
+/* feed.c: send what the client lacks of the committed rows; never blocks. */
+void feed_init(struct audit *a);
+int feed_pump(struct audit *a, struct br_err *err);
+/* Is there nothing left to send, or nobody to send it to? */
+bool feed_idle(const struct audit *a);
+/* Send one message, waiting for the client to read at most AUDIT_CLIENT_WAIT_US. */
+int feed_send(struct audit *a, enum br_msg_type type, const struct br_out *o, struct br_err *err);
+void feed_end(struct audit *a, int code, const char *text);
+
+/* record.c */
+int record_start(struct audit *a, struct br_err *err);
+/* Take what waits on the session's channel, store it, answer. */
+int record_serve(struct audit *a, struct br_err *err);
+int record_on_close(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err);
+/* The supervisor has gone, or a peer broke the protocol: close the record as failed. */
+void record_abandon(struct audit *a, int code, const char *note);
+
+/* read.c, recover.c: the other modes, to their end. */
+int read_run(struct audit *a, struct br_err *err);
+int recover_run(struct audit *a, unsigned *closed, struct br_err *err);
+/* Is the process of "pid:start-time:boot-id" there? Unknown counts as alive. */
+bool owner_alive(const char *owner);
+
+int audit_send_closed(struct audit *a, int code, const char *text, const char *status);
+
+#endif

@@ -1,0 +1,38 @@
+/* The table of event types: one row a field. */
+#ifndef BR_AUDIT_EVENTS_PRIV_H
+#define BR_AUDIT_EVENTS_PRIV_H
+
+#include "audit/events.h"
+
+enum field_kind {
+    FIELD_TEXT, /* min..max bytes */
+    FIELD_INT,  /* min..max */
+    FIELD_NUM,  /* integer or real, min..max */
+    FIELD_BOOL,
+    FIELD_ENUM,   /* `values`, separated by '|' */
+    FIELD_ANY,    /* any JSON value within the limits of tool JSON */
+    FIELD_OBJECT, /* any JSON object within the same limits */
+    FIELD_USAGE,  /* {promptTokens, completionTokens, totalTokens}, the last the sum */
+    FIELD_RECORD, /* `fields` */
+    FIELD_LIST,   /* at most `max` records of `fields` */
+};
+
+struct event_field {
+    const char *name; /* NULL ends a list of fields */
+    enum field_kind kind;
+    bool optional;
+    int64_t min, max;
+    const char *values;
+    const struct event_field *fields;
+};
+
+struct event_type {
+    const char *type;
+    const struct event_field *fields;
+    bool internal;
+};
+
+/* NULL if there is no such type. */
+const struct event_type *event_type_find(const char *type);
+
+#endif

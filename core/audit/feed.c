@@ -1,0 +1,113 @@
+/*
+ * What the client is shown: committed rows, read back from the store, in order. The position is a
+ * row number, so a client that does not read costs nothing and loses nothing; one that has gone is
+ * forgotten, and the recording goes on.
+ */
+#include <fcntl.h>
+
+#include "audit/audit_priv.h"
+
+static int on_client(void *ctx, int fd, short revents, struct br_err *err);
+
+static void watch_client(struct audit *a, short events)
+{
+    if (a->loop)
+        (void)br_loop_watch(a->loop, a->client.fd, events, on_client, a);
+}
+
+static void drop_client(struct audit *a)
+{
+    if (a->client.fd < 0)
+        return;
+    if (a->loop)
+        br_loop_unwatch(a->loop, a->client.fd);
+    br_chan_close(&a->client);
+}
+
+void feed_init(struct audit *a)
+{
+    if (a->client.fd < 0)
+        return;
+    (void)fcntl(a->client.fd, F_SETFL, O_NONBLOCK);
+    watch_client(a, POLLIN);
+}
+
+bool feed_idle(const struct audit *a)
+{
+    return a->client.fd < 0 || a->sent >= a->rec.committed.rows;
+}
+
+static int send_row(struct audit *a, uint64_t row, struct br_err *err)
+{
+    BR_CLEANUP_BUF struct br_buf body = BR_BUF_INIT(2 * BR_EVENT_MAX);
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    int r = br_store_read(a->rec.store, a->rec.committed.id, row, &body, err);
+    if (r < 0)
+        return r;
+    br_buf_put_u64(&o.buf, row);
+    br_out_blob(&o, body.data, body.len);
+    return br_chan_send(&a->client, BR_MSG_EVENT, 0, &o, err);
+}
+
+int feed_pump(struct audit *a, struct br_err *err)
+{
+    while (!feed_idle(a)) {
+        int r = send_row(a, a->sent + 1, err);
+        if (r == -BR_E_TIMEOUT) {
+            watch_client(a, POLLIN | POLLOUT);
+            return 0;
+        }
+        if (r == -BR_E_STORE_FAILED)
+            return r;
+        if (r < 0) { /* gone */
+            br_log(BR_LOG_INFO, "the client has gone; the run is recorded all the same");
+            drop_client(a);
+            return 0;
+        }
+        a->sent++;
+        a->progress_us = br_now_us();
+    }
+    if (a->client.fd >= 0)
+        watch_client(a, POLLIN);
+    return 0;
+}
+
+static int on_client(void *ctx, int fd, short revents, struct br_err *err)
+{
+    struct audit *a = ctx;
+    (void)fd;
+    if (revents & (POLLIN | POLLHUP | POLLERR)) {
+        struct br_err local = {.code = BR_OK};
+        int r = br_chan_dispatch(&a->client, &local);
+        if (r == -BR_E_PEER_PROTOCOL) { /* it may send nothing at all */
+            *err = local;
+            return r;
+        }
+        if (r < 0 && r != -BR_E_TIMEOUT)
+            drop_client(a);
+    }
+    return revents & POLLOUT ? feed_pump(a, err) : 0;
+}
+
+int feed_send(struct audit *a, enum br_msg_type type, const struct br_out *o, struct br_err *err)
+{
+    for (;;) {
+        int r = br_chan_send(&a->client, type, 0, o, err);
+        if (r != -BR_E_TIMEOUT)
+            return r;
+        struct pollfd p = {.fd = a->client.fd, .events = POLLOUT};
+        if (poll(&p, 1, AUDIT_CLIENT_WAIT_US / 1000) <= 0)
+            return br_err_set(err, BR_E_PEER_GONE, "the client does not read");
+    }
+}
+
+void feed_end(struct audit *a, int code, const char *text)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_u32(&o.buf, (uint32_t)(code < 0 ? -code : code));
+    br_buf_put_str(&o.buf, text);
+    /* somebody who did not read the events will not read this either: no waiting */
+    if (a->client.fd >= 0)
+        (void)br_chan_send(&a->client, BR_MSG_EVENTS_END, 0, &o, NULL);
+    drop_client(a);
+}

@@ -1,0 +1,364 @@
+/*
+ * Mode record. What waits on the session's channel is taken together, stored in one transaction,
+ * and answered after the commit; then the client is shown it. The first failure of redaction,
+ * schema or store is also the last thing that happens but for the end of the record: every later
+ * message of the session is answered with the same failure.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "audit/audit_priv.h"
+
+/* Messages that may still wait when the run is over. */
+#define DRAIN_MAX 4096u
+
+static int on_session_end(struct br_chan *c, int code, void *ctx, struct br_err *err);
+
+/* ---- APPEND, TEXT ---- */
+
+static struct reply *new_reply(struct audit *a, uint64_t id)
+{
+    struct reply *rep = &a->replies[a->nreplies++];
+    *rep = (struct reply){.id = id};
+    return rep;
+}
+
+static int parse_data(const struct br_buf *text, json_t **data, struct br_err *err)
+{
+    json_error_t why;
+    const char *s = text->data ? (const char *)text->data : "";
+    int r = br_json_scan(s, text->len, BR_JSON_DEPTH_MAX + 4, BR_EVENT_NODES_MAX, err);
+    if (r == 0) {
+        *data = json_loadb(s, text->len, JSON_REJECT_DUPLICATES, &why);
+        if (json_is_object(*data))
+            return 0;
+        br_err_set(err, BR_E_INVALID_JSON, "it is no JSON object");
+    }
+    if (err)
+        err->code = BR_E_EVENT_SCHEMA;
+    return br_err_wrap(err, "the data of an event was not stored");
+}
+
+static int append(struct audit *a, const char *type, const char *actor, const struct br_buf *text,
+                  struct reply *rep, struct br_err *err)
+{
+    json_t *data = NULL;
+    if (br_event_is_internal(type))
+        return br_err_set(err, BR_E_EVENT_SCHEMA,
+                          "'%s' events are made from streamed text; nothing was stored", type);
+    int r = parse_data(text, &data, err);
+    if (r == 0)
+        r = strcmp(type, "agent.stopped") == 0 ? text_finish(a, err) : text_flush(a, err);
+    if (r == 0)
+        r = recorder_add(&a->rec, type, actor, data, false, rep->event_id, err);
+    json_decref(data);
+    rep->row = a->rec.run.rows;
+    return r;
+}
+
+/* Note a failure: in the reply, and for everything that follows. */
+static void settle(struct audit *a, struct reply *rep, int r, const struct br_err *err)
+{
+    if (r < 0 && !a->broken.code) {
+        a->broken = *err;
+        if (!a->broken.code)
+            br_err_set(&a->broken, (enum br_code) - r, "an event was not stored");
+        br_log(BR_LOG_ERROR, "%s: %s", br_code_name(a->broken.code), a->broken.text);
+    }
+    if (r >= 0 && !a->broken.code)
+        return;
+    rep->code = (int)a->broken.code;
+    snprintf(rep->text, sizeof(rep->text), "%s", a->broken.text);
+}
+
+static int on_append(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct audit *a = ctx;
+    char type[BR_EVENT_TYPE_MAX + 1], actor[BR_NAME_MAX];
+    BR_CLEANUP_BUF struct br_buf data;
+    (void)c;
+    br_rd_str(&m->rd, type, sizeof(type));
+    br_rd_str(&m->rd, actor, sizeof(actor));
+    int r = br_msg_blob(m, BR_BLOB_MAX, &data, err);
+    if (r < 0 || br_rd_done(&m->rd) < 0)
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "an APPEND is malformed");
+    struct reply *rep = new_reply(a, m->id);
+    struct br_err why = a->broken;
+    r = a->broken.code ? -(int)a->broken.code : append(a, type, actor, &data, rep, &why);
+    settle(a, rep, r, &why);
+    return 0;
+}
+
+static int on_text(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct audit *a = ctx;
+    char stream[BR_NAME_MAX + 1], kind[16];
+    BR_CLEANUP_BUF struct br_buf bytes;
+    (void)c;
+    br_rd_str(&m->rd, stream, sizeof(stream));
+    br_rd_str(&m->rd, kind, sizeof(kind));
+    int r = br_msg_blob(m, BR_BLOB_MAX, &bytes, err);
+    uint8_t final = br_rd_u8(&m->rd);
+    if (r < 0 || br_rd_done(&m->rd) < 0 || final > 1 || !stream[0])
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "a TEXT is malformed");
+    struct reply *rep = new_reply(a, m->id);
+    struct br_err why = a->broken;
+    r = a->broken.code ? -(int)a->broken.code
+                       : text_feed(a, stream, kind, bytes.data, bytes.len, final == 1, rep, &why);
+    settle(a, rep, r, &why);
+    return 0;
+}
+
+static const struct br_msg_rule session_rules[] = {
+    {BR_MSG_APPEND, BR_PERMIT, 9, BR_MSG_MAX, 0, 1, on_append},
+    {BR_MSG_TEXT, BR_PERMIT, 10, BR_MSG_MAX, 0, 1, on_text},
+};
+
+static int send_reply(struct audit *a, const struct reply *rep, struct br_err *err)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    if (rep->code) {
+        br_buf_put_u32(&o.buf, (uint32_t)rep->code);
+        br_buf_put_str(&o.buf, rep->text);
+        return br_chan_send(&a->session, BR_MSG_APPEND_FAILED, rep->id, &o, err);
+    }
+    br_buf_put_str(&o.buf, rep->event_id);
+    br_buf_put_u64(&o.buf, rep->row);
+    return br_chan_send(&a->session, BR_MSG_APPENDED, rep->id, &o, err);
+}
+
+/* Commit the batch, answer it, show it. */
+static int finish_batch(struct audit *a, struct br_err *err)
+{
+    struct br_err why = {.code = BR_OK};
+    int r = recorder_commit(&a->rec, &why);
+    for (unsigned i = 0; i < a->nreplies; i++) {
+        if (r < 0)
+            settle(a, &a->replies[i], r, &why);
+        int sent = send_reply(a, &a->replies[i], err);
+        if (sent == -BR_E_TIMEOUT)
+            return br_err_set(err, BR_E_PEER_PROTOCOL,
+                              "the session asks and does not read the answers");
+        if (sent < 0)
+            break; /* gone: its end of file is served next */
+    }
+    a->nreplies = 0;
+    return feed_pump(a, err);
+}
+
+/* One batch; *more: the channel may hold another. */
+static int serve_batch(struct audit *a, bool *more, struct br_err *err)
+{
+    int r = 0;
+    *more = false;
+    while (a->nreplies < AUDIT_BATCH_MAX && (r = br_chan_dispatch(&a->session, err)) == 0)
+        ;
+    *more = r == 0;
+    int f = finish_batch(a, err);
+    return f < 0 ? f : r == -BR_E_TIMEOUT ? 0 : r;
+}
+
+int record_serve(struct audit *a, struct br_err *err)
+{
+    bool more = a->session.fd >= 0;
+    int r = 0;
+    for (unsigned n = 0; more && r == 0 && n < DRAIN_MAX / AUDIT_BATCH_MAX; n++)
+        r = serve_batch(a, &more, err);
+    return r;
+}
+
+static int on_session(void *ctx, int fd, short revents, struct br_err *err)
+{
+    struct audit *a = ctx;
+    bool more;
+    (void)fd;
+    (void)revents;
+    int r = serve_batch(a, &more, err);
+    return r == -BR_E_PEER_GONE ? on_session_end(&a->session, r, a, err) : r;
+}
+
+/* It has ended, well or not: bridled will say how. */
+static int on_session_end(struct br_chan *c, int code, void *ctx, struct br_err *err)
+{
+    struct audit *a = ctx;
+    (void)code;
+    (void)err;
+    br_loop_unwatch(a->loop, c->fd);
+    br_chan_close(c);
+    return 0;
+}
+
+/* ---- SECRET ---- */
+
+static int on_secret(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct audit *a = ctx;
+    char name[BR_NAME_MAX + 1];
+    BR_CLEANUP_BUF struct br_buf value;
+    br_rd_str(&m->rd, name, sizeof(name));
+    int r = br_msg_blob(m, BR_REDACT_SECRET_MAX, &value, err);
+    if (r == 0 && br_rd_done(&m->rd) < 0)
+        r = br_err_set(err, BR_E_PEER_PROTOCOL, "a SECRET is malformed");
+    if (r == 0)
+        r = br_redact_secret(a->rec.redact, name, value.data ? value.data : (const uint8_t *)"",
+                             value.len, err);
+    if (value.data)
+        explicit_bzero(value.data, value.cap);
+    /* the receive buffer held it too */
+    if (c->in_.data)
+        explicit_bzero(c->in_.data, c->in_.cap);
+    return r < 0 ? r : br_chan_send(c, BR_MSG_SECRET_KNOWN, m->id, NULL, err);
+}
+
+static const struct br_msg_rule egress_rules[] = {
+    {BR_MSG_SECRET, BR_PERMIT, 9, BR_MSG_MAX, 0, 1, on_secret},
+};
+
+static int on_egress_end(struct br_chan *c, int code, void *ctx, struct br_err *err)
+{
+    struct audit *a = ctx;
+    br_chan_close(c);
+    if (code == -BR_E_PEER_GONE || a->broken.code)
+        return 0;
+    /* a secret that is not known cannot be hidden: nothing more is recorded */
+    if (err && err->code)
+        a->broken = *err;
+    else
+        br_err_set(&a->broken, BR_E_REDACTION_FAILED, "a secret could not be registered");
+    br_log(BR_LOG_ERROR, "%s: %s", br_code_name(a->broken.code), a->broken.text);
+    return code;
+}
+
+/* ---- start ---- */
+
+static void copy_redacted(struct audit *a, char *text, size_t cap)
+{
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_MSG_MAX * 4);
+    if (br_redact_text(a->rec.redact, text, strlen(text), &b, NULL) < 0 || !br_buf_cstr(&b)) {
+        snprintf(text, cap, "[redacted]");
+        return;
+    }
+    size_t n = br_utf8_floor(b.data, b.len < cap - 1 ? b.len : cap - 1);
+    memcpy(text, b.data, n);
+    text[n] = 0;
+}
+
+int record_start(struct audit *a, struct br_err *err)
+{
+    struct br_store_info *info = &a->info;
+    snprintf(info->run_id, sizeof(info->run_id), "%s", a->wanted);
+    copy_redacted(a, info->goal, sizeof(info->goal));
+    copy_redacted(a, info->workspace, sizeof(info->workspace));
+    copy_redacted(a, info->model, sizeof(info->model));
+    a->rec.order = br_event_order_new();
+    int r = a->rec.order ? br_store_begin(a->rec.store, err)
+                         : br_err_set(err, BR_E_NOMEM, "no memory for a run");
+    if (r == 0)
+        r = br_store_add_run(a->rec.store, info, &a->rec.run, err);
+    if (r == 0)
+        r = br_store_commit(a->rec.store, err);
+    if (r < 0)
+        return r;
+    a->rec.committed = a->rec.run;
+    br_chan_init(&a->session, a->session.fd, "session", session_rules, BR_ARRAY_LEN(session_rules),
+                 a);
+    br_chan_init(&a->egress, a->egress.fd, "egress", egress_rules, BR_ARRAY_LEN(egress_rules), a);
+    if (a->session.fd >= 0) {
+        (void)fcntl(a->session.fd, F_SETFL, O_NONBLOCK);
+        r = br_loop_watch(a->loop, a->session.fd, POLLIN, on_session, a);
+    }
+    if (r == 0 && a->egress.fd >= 0)
+        r = br_loop_watch_chan(a->loop, &a->egress, on_egress_end, a);
+    return r < 0 ? br_err_set(err, BR_E_INTERNAL, "the channels could not be watched") : 0;
+}
+
+/* ---- end ---- */
+
+static int finish(struct audit *a, struct ending *e, struct br_err *err)
+{
+    if (a->broken.code && !e->code) {
+        /* the session went on as if nothing had happened */
+        e->code = a->broken.code;
+        snprintf(e->status, sizeof(e->status), "failed");
+    }
+    if (a->broken.code && !e->note[0])
+        snprintf(e->note, sizeof(e->note), "%s", a->broken.text);
+    e->workspace = a->info.workspace;
+    int r = text_finish(a, err);
+    int f = record_finish(&a->rec, e, err);
+    return r < 0 ? r : f;
+}
+
+static int on_wait(void *ctx, struct br_err *err)
+{
+    struct audit *a = ctx;
+    (void)err;
+    a->wait_timer = 0;
+    uint64_t idle = br_now_us() - a->progress_us;
+    if (idle >= AUDIT_CLIENT_WAIT_US)
+        a->done = true;
+    else
+        a->wait_timer = br_loop_timer(a->loop, AUDIT_CLIENT_WAIT_US - idle, on_wait, a);
+    return 0;
+}
+
+static int wait_client(struct audit *a, struct br_err *err)
+{
+    int r = feed_pump(a, err);
+    a->progress_us = br_now_us();
+    a->wait_timer = br_loop_timer(a->loop, AUDIT_CLIENT_WAIT_US, on_wait, a);
+    while (r == 0 && !feed_idle(a) && !a->done)
+        r = br_loop_run_until(a->loop, &a->done, br_now_us() + 5000, err) == -BR_E_PEER_PROTOCOL
+                ? -BR_E_PEER_PROTOCOL
+                : 0;
+    br_loop_timer_cancel(a->loop, &a->wait_timer);
+    return r;
+}
+
+int record_on_close(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct audit *a = ctx;
+    struct ending e = {.code = br_rd_u32(&m->rd)};
+    struct br_event_open open;
+    (void)c;
+    br_rd_str(&m->rd, e.status, sizeof(e.status));
+    br_rd_str(&m->rd, e.note, sizeof(e.note));
+    e.sandbox = br_rd_u8(&m->rd);
+    e.exit_status = br_rd_u32(&m->rd);
+    e.duration_ms = br_rd_u64(&m->rd);
+    if (br_rd_done(&m->rd) < 0 || e.sandbox > 2 || e.code >= BR_CODE_COUNT_ ||
+        e.duration_ms > BR_EVENT_INT_MAX)
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "an AUDIT_CLOSE is malformed");
+    struct br_err why = {.code = BR_OK};
+    int r = record_serve(a, &why);
+    if (a->session.fd >= 0)
+        (void)on_session_end(&a->session, 0, a, err);
+    if (r == -BR_E_PEER_GONE)
+        r = 0;
+    if (r == 0)
+        r = finish(a, &e, &why);
+    br_event_order_open(a->rec.order, &open);
+    a->closing = true;
+    if (r == 0)
+        r = wait_client(a, &why);
+    feed_end(a, r, r < 0 ? why.text : "");
+    a->done = true;
+    return audit_send_closed(a, r, r < 0 ? why.text : "", open.status ? open.status : "failed");
+}
+
+void record_abandon(struct audit *a, int code, const char *note)
+{
+    struct ending e = {.code = (uint32_t)(code < 0 ? -code : code), .sandbox = 0};
+    struct br_err why = {.code = BR_OK};
+    snprintf(e.status, sizeof(e.status), "failed");
+    snprintf(e.note, sizeof(e.note), "%s", note);
+    if (code == -BR_E_PEER_GONE || code == -BR_E_PROGRAM_DIED)
+        (void)record_serve(a, NULL);
+    a->nreplies = 0;
+    int r = finish(a, &e, &why);
+    if (r < 0)
+        br_log(BR_LOG_ERROR, "the record could not be closed: %s", why.text);
+    (void)feed_pump(a, NULL);
+    feed_end(a, code, note);
+}

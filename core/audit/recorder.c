@@ -1,0 +1,84 @@
+/*
+ * From data to a stored event, in the one order that is allowed: redact, check against the schema,
+ * check against what came before, number, chain, add to the open transaction. Whatever fails, the
+ * event is neither stored nor shown.
+ */
+#include <string.h>
+
+#include "audit/audit_priv.h"
+
+static int store_event(struct recorder *r, const char *type, const json_t *data,
+                       const char *event_id, const struct br_buf *bytes, struct br_err *err)
+{
+    int ret = 0;
+    if (!r->open) {
+        ret = br_store_begin(r->store, err);
+        r->open = ret == 0;
+    }
+    if (ret == 0)
+        ret = br_store_add_event(r->store, &r->run, event_id, type, bytes->data, bytes->len, err);
+    if (ret == 0 && strcmp(type, "agent.stopped") == 0)
+        ret = br_store_add_end(r->store, &r->run, br_now_wall_us(),
+                               json_string_value(json_object_get(data, "status")), err);
+    return ret;
+}
+
+int recorder_add(struct recorder *r, const char *type, const char *actor, const json_t *data,
+                 bool redacted, char event_id[BR_ID_MAX], struct br_err *err)
+{
+    BR_CLEANUP_BUF struct br_buf bytes = BR_BUF_INIT(2 * BR_EVENT_MAX);
+    json_t *safe = redacted ? json_incref((json_t *)data) : br_redact_json(r->redact, data, err);
+    if (!safe)
+        return -BR_E_REDACTION_FAILED;
+    br_id_make(event_id, "evt");
+    int ret = br_event_build(type, actor, safe, event_id, br_now_wall_us(), &bytes, err);
+    if (ret == 0)
+        ret = br_event_order_apply(r->order, type, safe, err);
+    if (ret == 0)
+        ret = store_event(r, type, safe, event_id, &bytes, err);
+    json_decref(safe);
+    return ret;
+}
+
+int recorder_commit(struct recorder *r, struct br_err *err)
+{
+    if (!r->open)
+        return 0;
+    r->open = false;
+    int ret = br_store_commit(r->store, err);
+    if (ret == 0) {
+        r->committed = r->run;
+        return 0;
+    }
+    (void)recorder_reload(r, NULL);
+    return ret;
+}
+
+int recorder_reload(struct recorder *r, struct br_err *err)
+{
+    struct br_store_info info = {.id = r->committed.id};
+    struct br_event_order *order = br_event_order_new();
+    BR_CLEANUP_BUF struct br_buf body = BR_BUF_INIT(2 * BR_EVENT_MAX);
+    struct br_store_run run;
+    memcpy(info.run_id, r->committed.run_id, sizeof(info.run_id));
+    br_store_rewind(&info, &run);
+    int ret = order ? 1 : br_err_set(err, BR_E_NOMEM, "no memory to read a record");
+    while (ret == 1) {
+        struct br_event e = {.root = NULL};
+        br_buf_reset(&body);
+        ret = br_store_next_event(r->store, &run, &body, err);
+        int ok = ret == 1 ? br_event_parse(body.data, body.len, &e, err) : 0;
+        if (ret == 1 && ok == 0)
+            ok = br_event_order_apply(order, e.type, e.data, err);
+        br_event_free(&e);
+        ret = ok < 0 ? ok : ret;
+    }
+    if (ret < 0) {
+        br_event_order_free(&order);
+        return ret;
+    }
+    br_event_order_free(&r->order);
+    r->order = order;
+    r->run = r->committed = run;
+    return 0;
+}
