@@ -8,6 +8,9 @@
 
 #include "cli/view_priv.h"
 
+#define NAME_WIDTH 22u
+#define RESULT_WIDTH 10u
+
 struct checkup {
     bool json, seen;
     unsigned missing; /* required ones */
@@ -45,21 +48,20 @@ static void put_table(struct br_cli_view *v, const struct br_probe *p, uint32_t 
         enum view_style s = p[i].result == BR_PROBE_OK ? VIEW_GREEN
                             : p[i].required            ? VIEW_RED
                                                        : VIEW_YELLOW;
-        char name[2 * sizeof(p[i].requirement)];
-        snprintf(name, sizeof(name), "%.21s", p[i].requirement);
-        br_buf_printf(&v->out, "%-22s", name);
-        view_word(v, s, result_name(p[i].result), 10);
-        struct br_buf *b = &v->out;
-        size_t at = b->len;
-        view_block(v, "                                ", p[i].detail, strlen(p[i].detail), 6);
-        if (b->len > at + 32) { /* the first line continues the row */
-            memmove(b->data + at, b->data + at + 32, b->len - at - 32);
-            b->len -= 32;
-        } else {
-            br_buf_printf(b, "\n");
+        br_cli_put_line(&v->out, p[i].requirement, strlen(p[i].requirement), NAME_WIDTH - 1);
+        size_t used = view_columns(p[i].requirement, strlen(p[i].requirement));
+        for (; used < NAME_WIDTH; used++)
+            br_buf_put_u8(&v->out, ' ');
+        view_word(v, s, result_name(p[i].result), RESULT_WIDTH);
+        size_t at = v->out.len, indent = NAME_WIDTH + RESULT_WIDTH;
+        view_labeled(v, "", (unsigned)indent, p[i].detail, strlen(p[i].detail), 6);
+        if (!v->out.failed) { /* its first line continues this row */
+            memmove(v->out.data + at, v->out.data + at + indent, v->out.len - at - indent);
+            v->out.len -= indent;
         }
         if (p[i].result != BR_PROBE_OK && p[i].fix[0])
-            view_block(v, "                           fix: ", p[i].fix, strlen(p[i].fix), 8);
+            view_labeled(v, "                           fix:", NAME_WIDTH + RESULT_WIDTH, p[i].fix,
+                         strlen(p[i].fix), 8);
     }
     br_buf_printf(&v->out, "\n");
     if (missing)

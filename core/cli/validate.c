@@ -14,16 +14,16 @@ struct validation {
     struct br_cli_view view; /* for its ways of writing text */
 };
 
+#define LABEL_WIDTH 14u
+
 static void put_list(struct br_cli_view *v, const char *label, const json_t *list)
 {
     size_t i;
     json_t *e;
     json_array_foreach(list, i, e)
     {
-        br_buf_printf(&v->out, "  %-10s", i ? "" : label);
         const char *s = json_string_value(e);
-        br_cli_put_line(&v->out, s ? s : "?", s ? json_string_length(e) : 1, v->width - 12);
-        br_buf_printf(&v->out, "\n");
+        view_labeled(v, i ? "" : label, LABEL_WIDTH, s ? s : "?", s ? json_string_length(e) : 1, 8);
     }
 }
 
@@ -31,11 +31,8 @@ static void put_member(struct br_cli_view *v, const char *label, const json_t *o
 {
     size_t n;
     const char *s = view_str(o, key, &n);
-    if (n == 0)
-        return;
-    br_buf_printf(&v->out, "  %-10s", label);
-    br_cli_put_line(&v->out, s, n, v->width - 12);
-    br_buf_printf(&v->out, "\n");
+    if (n)
+        view_labeled(v, label, LABEL_WIDTH, s, n, 8);
 }
 
 static void put_report(struct validation *val, const json_t *report)
@@ -47,15 +44,15 @@ static void put_report(struct validation *val, const json_t *report)
     br_buf_printf(&v->out, ": ");
     view_word(v, ok ? VIEW_GREEN : VIEW_RED, ok ? "valid" : "not valid", 0);
     br_buf_printf(&v->out, "\n");
-    put_member(v, "id", m, "id");
-    put_member(v, "title", m, "title");
-    put_member(v, "goal", m, "goal");
-    put_list(v, "may write", json_object_get(m, "allowed_paths"));
-    put_list(v, "acceptance", json_object_get(m, "acceptance"));
+    put_member(v, "  id", m, "id");
+    put_member(v, "  title", m, "title");
+    put_member(v, "  goal", m, "goal");
+    put_list(v, "  may write", json_object_get(m, "allowed_paths"));
+    put_list(v, "  acceptance", json_object_get(m, "acceptance"));
     if (json_object_get(report, "rules"))
-        br_buf_printf(&v->out, "  %-10s%llu\n", "rules",
+        br_buf_printf(&v->out, "  %-12s%llu\n", "rules",
                       (unsigned long long)view_u64(report, "rules"));
-    put_list(v, "warning", json_object_get(report, "warnings"));
+    put_list(v, "  warning", json_object_get(report, "warnings"));
 }
 
 static int on_report(void *ctx, const char *text, size_t n)

@@ -29,6 +29,9 @@ unsigned view_columns(const char *s, size_t n);
  */
 void view_block(struct br_cli_view *v, const char *gutter, const char *s, size_t n,
                 unsigned max_lines);
+/* The same behind a label of ours, which stands in the gutter of the first line. */
+void view_labeled(struct br_cli_view *v, const char *label, unsigned width, const char *s, size_t n,
+                  unsigned max_lines);
 /* Streamed text of the agent; view_text_end() closes an unfinished line. */
 void view_text(struct br_cli_view *v, const char *s, size_t n);
 void view_text_end(struct br_cli_view *v);

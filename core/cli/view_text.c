@@ -130,6 +130,20 @@ void view_block(struct br_cli_view *v, const char *gutter, const char *s, size_t
     }
 }
 
+void view_labeled(struct br_cli_view *v, const char *label, unsigned width, const char *s, size_t n,
+                  unsigned max_lines)
+{
+    char gutter[48];
+    size_t at = v->out.len, len = strlen(label);
+    br_require(width < sizeof(gutter) && len <= width);
+    snprintf(gutter, sizeof(gutter), "%*s", (int)width, "");
+    view_block(v, gutter, s, n, max_lines);
+    if (v->out.len == at)
+        br_buf_printf(&v->out, "%s\n", gutter);
+    if (!v->out.failed)
+        memcpy(v->out.data + at, label, len);
+}
+
 /* ---- streamed text -------------------------------------------------------------------------- */
 
 static void text_newline(struct br_cli_view *v)
