@@ -16,16 +16,23 @@ static const struct {
 #undef BR_CODE_ROW_
 };
 
+/* The row of a code of either sign; the number may come from a peer. 0: no code. */
+static unsigned code_row(int code)
+{
+    unsigned c = code < 0 ? 0u - (unsigned)code : (unsigned)code;
+    return c < BR_CODE_COUNT_ ? c : 0;
+}
+
 const char *br_code_name(int code)
 {
-    int c = code < 0 ? -code : code;
-    return c < BR_CODE_COUNT_ ? code_table[c].name : "INTERNAL_ERROR";
+    unsigned c = code_row(code);
+    return c || code == 0 ? code_table[c].name : "INTERNAL_ERROR";
 }
 
 int br_code_exit(int code)
 {
-    int c = code < 0 ? -code : code;
-    return c < BR_CODE_COUNT_ ? code_table[c].exit_code : 1;
+    unsigned c = code_row(code);
+    return c || code == 0 ? code_table[c].exit_code : 1;
 }
 
 int br_err_set(struct br_err *err, enum br_code code, const char *fmt, ...)
