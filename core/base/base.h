@@ -227,8 +227,8 @@ int br_json_scan(const char *s, size_t n, unsigned max_depth, unsigned max_nodes
 /*
  * Append the subject of a command: its words, joined by one space. A word made only of
  * [A-Za-z0-9_@%+=:,./-] stays bare; any other, and an empty one, is put in single quotes, a quote
- * inside as '\''. (A shell string, {"/bin/sh", "-c", STRING} marked as one, has STRING itself as its
- * subject.) 0, or -BR_E_LIMIT_EXCEEDED if it does not fit into `out`.
+ * inside as '\''. (A shell string, {"/bin/sh", "-c", STRING} marked as one, has STRING itself as
+ * its subject.) 0, or -BR_E_LIMIT_EXCEEDED if it does not fit into `out`.
  */
 int br_exec_subject(char *const *argv, uint32_t argc, struct br_buf *out);
 

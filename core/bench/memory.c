@@ -17,9 +17,10 @@
 #define WORKSPACE_UID 1000u
 #define SETTLE_US 1500000u
 
-static const char scenario[] = "{\"v\":1,\"name\":\"idle\",\"turns\":[{\"text\":\"Waiting.\",\"tool_"
-                               "calls\":[{\"name\":\"process_exec\","
-                               "\"arguments\":{\"argv\":[\"sleep\",\"30\"]}}]}]}";
+static const char scenario[] =
+    "{\"v\":1,\"name\":\"idle\",\"turns\":[{\"text\":\"Waiting.\",\"tool_"
+    "calls\":[{\"name\":\"process_exec\","
+    "\"arguments\":{\"argv\":[\"sleep\",\"30\"]}}]}]}";
 static const char policy[] =
     "local policy = require \"bridle.policy\"\n"
     "return policy.bundle { api = 1, name = \"bench\", rules = {\n"

@@ -86,7 +86,7 @@
        fds: session, egress */                                                                     \
     X(BROKER_START, 0x0230)                                                                        \
     /* bridled -> egress: str base_url ("": OPENAI_BASE_URL or its default), str key_env (""       \
-       none), str unix_socket ("" none), u32 connect_s, u32 first_byte_s, u32 idle_s, u32 total_s;                                         \
+       none), str unix_socket ("" none), u32 connect_s, u32 first_byte_s, u32 idle_s, u32 total_s; \
        fds: broker, audit */                                                                       \
     X(EGRESS_START, 0x0240)                                                                        \
     /* bridled -> scripted: blob scenario; fd: a listening Unix socket */                          \

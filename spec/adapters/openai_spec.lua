@@ -328,7 +328,9 @@ describe("openai adapter: refuses", function()
       return START .. calls .. usage(1, 1, 2) .. DONE
     end
     assert.are.equal(' {"a":1}', play({ call(' {"a":1}') }).toolCalls[1].arguments) -- positive control
-    local bad_arguments = { "", "{", '{"a":}', "[]", "[1]", "null", '"x"', "1", '{"a":1,"a":2}', "{}{}", "{} x" }
+    local bad_arguments = {
+      "", "{", '{"a":}', "[]", "[1]", "null", '"x"', "1", '{"a":1,"a":2}', "{}{}", "{} x",
+    }
     for _, bad in ipairs(bad_arguments) do
       refused(call(bad), "no JSON object")
     end
