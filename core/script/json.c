@@ -182,8 +182,10 @@ struct levels {
 
 static void free_levels(struct levels *v)
 {
-    while (v->depth > 0)
-        free(br_steal_ptr(&v->stack[--v->depth].keys));
+    while (v->depth > 0) {
+        struct level *top = &v->stack[--v->depth];
+        free(br_steal_ptr(&top->keys)); /* the macro names its argument twice */
+    }
 }
 
 static int levels_gc(lua_State *L)
