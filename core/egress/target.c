@@ -133,6 +133,8 @@ bool br_egress_path_ok(const char *path)
 int br_egress_key_take(const char *name, struct br_secret *key, struct br_err *err)
 {
     char *value = getenv(name);
+    if (value && !value[0])
+        (void)unsetenv(name);
     if (!value || !value[0])
         return br_err_set(err, BR_E_INVALID_CONFIG,
                           "the environment variable '%s', which should hold the provider's key, is "
