@@ -83,9 +83,7 @@ int br_msg_blob(struct br_msg *m, size_t max, struct br_buf *out, struct br_err 
         BR_CLEANUP_FD int fd = br_msg_take_fd(m);
         if (!m->rd.failed && fd >= 0 && size <= max) {
             int r = br_memfd_read(fd, max, out, err);
-            if (r < 0)
-                return r;
-            if (out->len == size)
+            if (r == 0 && out->len == size)
                 return 0;
         }
     }
@@ -119,10 +117,11 @@ static int chan_receive(struct br_chan *c, struct br_msg *m, struct br_err *err)
     } while (r < 0 && errno == EINTR);
     if (r < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         return -BR_E_TIMEOUT;
-    if (r == 0 || (r < 0 && errno == ECONNRESET))
+    if (r < 0 && errno == ECONNRESET)
         return br_err_set(err, BR_E_PEER_GONE, "'%s' has gone", c->peer);
     if (r < 0)
         return br_err_errno(err, BR_E_IO, "a message from '%s' could not be received", c->peer);
+    /* before anything is judged: what came along must be closed, even with an empty message */
     for (struct cmsghdr *h = CMSG_FIRSTHDR(&mh); h; h = CMSG_NXTHDR(&mh, h)) {
         if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS)
             continue;
@@ -136,6 +135,8 @@ static int chan_receive(struct br_chan *c, struct br_msg *m, struct br_err *err)
                 br_close(&fd);
         }
     }
+    if (r == 0)
+        return br_err_set(err, BR_E_PEER_GONE, "'%s' has gone", c->peer);
     struct br_msg_header head;
     if ((size_t)r < sizeof(head) || (mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
         return br_err_set(err, BR_E_PEER_PROTOCOL, "'%s' sent a cut message", c->peer);

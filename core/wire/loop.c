@@ -33,6 +33,7 @@ struct br_loop {
     struct watch watches[LOOP_WATCHES_MAX];
     struct timer timers[LOOP_TIMERS_MAX];
     unsigned generation;
+    unsigned polls; /* counts them, so that an outer run sees that an inner one has polled */
     int next_timer;
     bool stop;
 };
@@ -183,6 +184,7 @@ static int loop_once(struct br_loop *l, uint64_t deadline_us, struct br_err *err
         generation[n] = l->watches[i].generation;
         slot[n++] = i;
     }
+    unsigned poll_no = ++l->polls;
     int r = poll(pfds, n, loop_timeout(l, deadline_us));
     if (r < 0 && errno != EINTR)
         return br_err_errno(err, BR_E_IO, "poll failed");
@@ -193,6 +195,10 @@ static int loop_once(struct br_loop *l, uint64_t deadline_us, struct br_err *err
         int k = loop_serve(l, &w, pfds[i].revents, err);
         if (k < 0)
             return k;
+        /* The callback ran the loop inside: what this poll saw may have been served, and a channel
+         * without a message would block us. */
+        if (l->polls != poll_no)
+            break;
     }
     return loop_fire_timers(l, err);
 }
