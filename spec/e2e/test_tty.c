@@ -1,0 +1,141 @@
+/*
+ * What a person at a terminal sees and does: the demo answered with y and with n, and Ctrl-C at a
+ * question and while a command runs.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/e2e.h"
+
+#define ASK "Only y or yes does: "
+
+static const char waiting[] =
+    "{\"v\":1,\"name\":\"t\",\"turns\":[{\"when\":{\"assistant_messages\":0},\"tool_calls\":[{"
+    "\"name\":"
+    "\"process_exec\",\"arguments\":{\"argv\":[\"sleep\",\"60\"]}}]},{\"text\":\"The end.\"}]}";
+
+static const char allow_exec[] =
+    "local policy = require \"bridle.policy\"\n"
+    "return policy.bundle { api = 1, name = \"test\", rules = {\n"
+    "  policy.allow { id = \"exec\", action = \"process.exec\" },\n} }\n";
+
+static const char ask_exec[] = "local policy = require \"bridle.policy\"\n"
+                               "return policy.bundle { api = 1, name = \"test\", rules = {\n"
+                               "  policy.ask { id = \"exec\", action = \"process.exec\" },\n} }\n";
+
+static unsigned count(const struct br_buf *b, const char *what)
+{
+    unsigned n = 0;
+    for (const char *p = (const char *)b->data; p && (p = strstr(p, what)); p += strlen(what))
+        n++;
+    return n;
+}
+
+static void expect(const struct e2e_result *r, int status, const char *said)
+{
+    if (r->status != status || !count(&r->out, said))
+        fail_msg("status %d, not %d; expected '%s' in:\n%s\n%s", r->status, status, said,
+                 (char *)r->out.data, (char *)r->err.data);
+}
+
+static char *bridle_path(void)
+{
+    static char path[BR_PATH_MAX];
+    snprintf(path, sizeof(path), "%s/bridle", e2e_bin());
+    return path;
+}
+
+static void test_demo_allowed(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    e2e_open(&t, 0);
+    e2e_run(&t, &r, "../tests/ptydrive", "-t", "60", "-e", ASK, "send:y", "-e", ASK, "send:yes",
+            "-e", ASK, "send:Y", "--", bridle_path(), "demo", NULL);
+    expect(&r, 0, "completed");
+    expect(&r, 0, "scripted");
+    expect(&r, 0, "seconds % 3600 // 60"); /* the difference that was made */
+    e2e_result_free(&r);
+    e2e_run(&t, &r, "bridle", "show", "last", "--json", NULL);
+    assert_int_equal(count(&r.out, "\"decision\":\"allow\""), 3);
+    assert_int_equal(count(&r.out, "\"actor\":\"operator\""), 3);
+    assert_int_equal(count(&r.out, "\"path\":\"src/duration.lua\",\"change\":\"modified\""), 1);
+    e2e_result_free(&r);
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
+static void test_demo_denied(void **state)
+{
+    (void)state;
+    static const char *const answers[] = {"send:n", "send:", "send:maybe", "eof"};
+    for (size_t i = 0; i < BR_ARRAY_LEN(answers); i++) {
+        struct e2e t;
+        struct e2e_result r;
+        e2e_open(&t, 0);
+        e2e_run(&t, &r, "../tests/ptydrive", "-t", "60", "-e", ASK, answers[i], "--", bridle_path(),
+                "demo", NULL);
+        expect(&r, 0, "Nothing was changed");
+        e2e_result_free(&r);
+        e2e_run(&t, &r, "bridle", "show", "last", "--json", NULL);
+        assert_int_equal(count(&r.out, "\"decision\":\"deny\""), 1);
+        assert_int_equal(count(&r.out, "\"decision\":\"allow\""), 0);
+        assert_int_equal(count(&r.out, "\"changed\":[]"), 1);
+        e2e_result_free(&r);
+        e2e_expect_clean(&t);
+        e2e_close(&t);
+    }
+}
+
+static void interrupt(const char *policy, const char *until)
+{
+    struct e2e t;
+    struct e2e_result r;
+    e2e_open(&t, 0);
+    e2e_write(&t, "workspace/a.txt", "a\n");
+    e2e_write(&t, "scenario.json", waiting);
+    e2e_write(&t, "policy.lua", policy);
+    e2e_run(&t, &r, "../tests/ptydrive", "-t", "30", "-e", until, "int", "--", bridle_path(), "run",
+            "-C", "workspace", "-p", "policy.lua", "--scenario", "scenario.json", "wait", NULL);
+    expect(&r, 1, "canceled");
+    e2e_result_free(&r);
+    e2e_expect_clean(&t);
+    e2e_run(&t, &r, "bridle", "show", "last", "--json", NULL);
+    assert_int_equal(count(&r.out, "\"type\":\"permission.requested\""),
+                     count(&r.out, "\"type\":\"permission.resolved\""));
+    assert_int_equal(count(&r.out, "\"type\":\"tool.result\""), 1);
+    assert_int_equal(count(&r.out, "\"type\":\"sandbox.stopped\""), 1);
+    assert_int_equal(count(&r.out, "\"agentId\":\"bridle-agent\",\"status\":\"canceled\""), 1);
+    e2e_result_free(&r);
+    e2e_close(&t);
+}
+
+static void test_interrupt_at_a_question(void **state)
+{
+    (void)state;
+    interrupt(ask_exec, ASK);
+}
+
+static void test_interrupt_while_running(void **state)
+{
+    (void)state;
+    interrupt(allow_exec, "sleep 60");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_demo_allowed),
+        cmocka_unit_test(test_demo_denied),
+        cmocka_unit_test(test_interrupt_at_a_question),
+        cmocka_unit_test(test_interrupt_while_running),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
