@@ -54,6 +54,10 @@
     {                                                                                              \
         .name = n, .kind = FIELD_ANY                                                               \
     }
+#define ANY_OPT(n)                                                                                 \
+    {                                                                                              \
+        .name = n, .kind = FIELD_ANY, .optional = true                                             \
+    }
 #define OBJECT(n)                                                                                  \
     {                                                                                              \
         .name = n, .kind = FIELD_OBJECT                                                            \
@@ -112,7 +116,7 @@ FIELDS(permission_resolved){ID("permissionId"),
 FIELDS(tool_result){ID("callId"),
                     ID("tool"),
                     BOOL("ok"),
-                    ANY("output"),
+                    ANY_OPT("output"),
                     RECORD_OPT("error", error_fields),
                     COUNT_OPT("durationMs"),
                     END};

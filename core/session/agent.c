@@ -283,16 +283,7 @@ void session_run_exec(struct session *s, struct outcome *o)
             r = tools_resolve_argv(s->argv, s->argc, &e, &err);
             if (r == 0)
                 r = session_call_effect(s, "exec", &e, &output, &err);
-            json_t *data = json_pack("{s:s, s:b}", "callId", "exec", "ok", r == 0);
-            if (r == 0)
-                json_object_set(data, "output", output);
-            else
-                json_object_set_new(
-                    data, "error",
-                    json_pack("{s:s, s:s}", "code", br_code_name(r), "message", err.text));
-            json_object_set_new(data, "durationMs",
-                                json_integer((json_int_t)((br_now_us() - started) / 1000)));
-            (void)session_record(s, "tool.result", "sandbox-runner", data);
+            (void)session_record_result(s, "exec", "process_exec", started, output, r, &err);
         }
     }
     json_decref(argv);

@@ -26,10 +26,10 @@ static json_t *parse_arguments(const char *text, struct br_err *err)
     return v;
 }
 
-static int record_result(struct session *s, const char *call_id, uint64_t started_us,
-                         json_t *output, int code, const struct br_err *err)
+int session_record_result(struct session *s, const char *call_id, const char *tool,
+                          uint64_t started_us, json_t *output, int code, const struct br_err *err)
 {
-    json_t *data = json_pack("{s:s, s:b}", "callId", call_id, "ok", code == 0);
+    json_t *data = json_pack("{s:s, s:s, s:b}", "callId", call_id, "tool", tool, "ok", code == 0);
     if (output)
         json_object_set(data, "output", output);
     if (code)
@@ -96,7 +96,7 @@ int session_call(struct session *s, const char *call_id, const char *tool, const
     if (r == 0)
         r = session_call_effect(s, call_id, &e, &output, &err);
     if (rec == 0)
-        rec = record_result(s, call_id, started, output, r, &err);
+        rec = session_record_result(s, call_id, tool, started, output, r, &err);
     *reply_text = tell_model(output, r, &err);
     json_decref(args);
     json_decref(output);

@@ -236,8 +236,6 @@ static json_t *ask_data(struct session *s, const char *permission, const char *c
 static enum br_ask_end await_answer(struct session *s, const char *permission)
 {
     uint64_t deadline = br_now_us() + (uint64_t)BR_ASK_SECONDS * 1000000u;
-    if (!s->has_terminal || s->client.fd < 0)
-        (void)br_ledger_end(s->ledger, permission, BR_ASK_NO_RESOLVER, NULL);
     while (br_ledger_state(s->ledger, permission) == BR_ASK_PENDING) {
         uint64_t now = br_now_us();
         enum br_ask_end how = BR_ASK_PENDING;
@@ -285,6 +283,8 @@ static int ask(struct session *s, const struct verdict *v, const char *call_id,
                           BR_SCOPE_ONCE, permission, err);
     if (r < 0)
         return r;
+    if (!s->has_terminal || s->client.fd < 0) /* before anybody hears of it */
+        (void)br_ledger_end(s->ledger, permission, BR_ASK_NO_RESOLVER, NULL);
     json_t *request = ask_data(s, permission, call_id, e);
     if (v->reason)
         json_object_set_new(request, "reason", json_string(v->reason));

@@ -205,6 +205,10 @@ void session_run_validate(struct session *s, struct outcome *o);
  * code that ends the run. */
 int session_call(struct session *s, const char *call_id, const char *tool, const char *arguments,
                  char **reply_text);
+/* Record tool.result: `output` (borrowed) of a call that went well, else code and err. */
+int session_record_result(struct session *s, const char *call_id, const char *tool,
+                          uint64_t started_us, json_t *output, int code, const struct br_err *err);
+/* Decide, ask, grant, run: what is between tool.call and tool.result. */
 int session_call_effect(struct session *s, const char *call_id, struct effect *e, json_t **output,
                         struct br_err *err);
 
