@@ -98,10 +98,10 @@ int br_egress_target_set(struct br_egress_target *t, const char *base_url, const
                          struct br_err *err)
 {
     size_t n = strlen(base_url);
-    for (size_t i = 0; i < n; i++)
-        if (base_url[i] <= ' ' || base_url[i] > '~')
-            n = BR_EGRESS_URL_MAX + 1;
-    if (n == 0 || n > BR_EGRESS_URL_MAX)
+    bool ok = n > 0 && n <= BR_EGRESS_URL_MAX;
+    for (size_t i = 0; ok && i < n; i++)
+        ok = base_url[i] > ' ' && base_url[i] <= '~';
+    if (!ok)
         return br_err_set(err, BR_E_INVALID_CONFIG,
                           "the provider's base URL is empty, longer than %u bytes, or holds "
                           "characters that are not printable ASCII; nothing was sent",
