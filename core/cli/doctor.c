@@ -60,7 +60,7 @@ static void put_table(struct br_cli_view *v, const struct br_probe *p, uint32_t 
             v->out.len -= indent;
         }
         if (p[i].result != BR_PROBE_OK && p[i].fix[0])
-            view_labeled(v, "                           fix:", NAME_WIDTH + RESULT_WIDTH, p[i].fix,
+            view_labeled(v, "                      fix:", NAME_WIDTH + 5, p[i].fix,
                          strlen(p[i].fix), 8);
     }
     br_buf_printf(&v->out, "\n");
