@@ -1,9 +1,10 @@
 /*
  * Spawn to exit of a static `true`: posix_spawn, the baseline (bare.c), bubblewrap, and
  * bridle-launch (LAUNCH_PLAN sent to LAUNCH_STOPPED received, with `true` in the place of
- * bridle-init). Interleaved, so that all see the same machine; prints medians.
+ * bridle-init). Prints medians.
  *
- * bench_launch [ROUNDS] [IDLE_MS]   (IDLE_MS: pause before each, as an idle daemon would)
+ * bench_launch [ROUNDS] [IDLE_MS]   without IDLE_MS back to back, lane after lane; with it by
+ * turns, with that pause before each, as in an idle daemon
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -203,20 +204,22 @@ int main(int argc, char **argv)
     if (geteuid() == 0 && chown(workspace, 1000, 1000) < 0)
         return 1;
     pid_t pid = start_launcher();
-    for (unsigned i = 0; i < rounds + 5; i++)
-        for (unsigned k = 0; k < BR_ARRAY_LEN(lanes); k++) {
-            pause_ms(idle);
-            uint64_t t0 = br_now_us();
-            int r = lanes[k].run();
-            uint64_t t1 = br_now_us();
-            if (r != 0) {
-                fprintf(stderr, "%s failed: %d %s\n", lanes[k].name, r, last_error.text);
-                rmdir(workspace);
-                return 1;
-            }
-            if (i >= 5)
-                times[k][i - 5] = (double)(t1 - t0) / 1000.0;
+    /* back to back: each lane alone; idle: by turns, after a pause */
+    for (unsigned step = 0; step < (rounds + 5) * BR_ARRAY_LEN(lanes); step++) {
+        unsigned k = idle ? step % BR_ARRAY_LEN(lanes) : step / (rounds + 5);
+        unsigned i = idle ? step / BR_ARRAY_LEN(lanes) : step % (rounds + 5);
+        pause_ms(idle);
+        uint64_t t0 = br_now_us();
+        int r = lanes[k].run();
+        uint64_t t1 = br_now_us();
+        if (r != 0) {
+            fprintf(stderr, "%s failed: %d %s\n", lanes[k].name, r, last_error.text);
+            rmdir(workspace);
+            return 1;
         }
+        if (i >= 5)
+            times[k][i - 5] = (double)(t1 - t0) / 1000.0;
+    }
     br_chan_close(&launch);
     (void)waitpid(pid, NULL, 0);
     rmdir(workspace);

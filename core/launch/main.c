@@ -18,7 +18,7 @@
 #include "wire/wire.h"
 
 /* After a sandbox has ended: how long to wait for the next plan before preparing for it. */
-#define IDLE_PREPARE_US 50000u
+#define IDLE_PREPARE_US 2000u
 
 struct launcher {
     struct br_loop *loop;
