@@ -25,8 +25,8 @@
 /* Setting up takes about a millisecond; a host that needs this long has other problems. */
 #define SETUP_DEADLINE_US 20000000u
 
-#define BOX_NAMESPACES                                                                             \
-    (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
+/* net, ipc and uts: br_host_refresh(); cgroup: in the child, after it was put into its cgroup */
+#define BOX_NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID)
 
 #ifndef CLONE_INTO_CGROUP
 #define CLONE_INTO_CGROUP 0x200000000ULL
@@ -46,7 +46,7 @@ static int clone_child(struct br_box *b, int root, struct br_err *err)
     };
     long pid = br_sys_clone3(&args, sizeof(args));
     if (pid == 0)
-        br_child_run(b->host, &b->cg, pair[1], root);
+        br_child_run(b->host, pair[1], root);
     int saved = errno;
     br_close(&pair[1]);
     if (pid < 0) {
@@ -59,6 +59,7 @@ static int clone_child(struct br_box *b, int root, struct br_err *err)
     b->pid = (pid_t)pid;
     b->pidfd = pidfd;
     b->ctl = pair[0];
+    b->host->fresh = false;
     return 0;
 }
 
@@ -66,6 +67,8 @@ int br_box_prepare(struct br_host *h, struct br_box **out, struct br_err *err)
 {
     *out = NULL;
     int r = br_cg_require(&h->place, err);
+    if (r == 0 && !h->fresh)
+        r = br_host_refresh(h, err);
     if (r < 0)
         return r;
     struct br_box *b = calloc(1, sizeof(*b));
@@ -86,8 +89,11 @@ int br_box_prepare(struct br_host *h, struct br_box **out, struct br_err *err)
         free(b);
         return r;
     }
+    r = br_cg_join_v1(&b->cg, b->pid, err);
+    if (r < 0)
+        br_box_free(&b);
     *out = b;
-    return 0;
+    return r;
 }
 
 /* ---- talking to the child ---- */
@@ -253,8 +259,6 @@ static int hand_over(struct br_box *b, const struct br_plan *plan, int ws_fd, in
     if (r == 0)
         r = br_cg_limit(&b->cg, &plan->limits, err);
     if (r == 0)
-        r = await(b, BR_WORD_PREPARED, err);
-    if (r == 0)
         r = send_word(b, BR_WORD_PLAN, fds, n, err);
     for (unsigned i = BR_BOX_FD_WORKSPACE; i < n; i++)
         br_close(&fds[i]);
@@ -272,6 +276,8 @@ int br_box_start(struct br_box *b, const struct br_plan *plan, int ws_fd, int ch
     b->started_us = br_now_us();
     br_id_make(b->name, "box");
     int r = hand_over(b, plan, ws_fd, chan_fd, err);
+    if (r == 0)
+        r = await(b, BR_WORD_MOUNTED, err);
     if (r == 0)
         r = br_measure_early(b, &m, err);
     if (r == 0)

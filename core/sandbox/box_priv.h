@@ -12,10 +12,10 @@
 
 /* One byte messages between the launcher and a child that has not executed yet. */
 enum br_box_word {
-    BR_WORD_PREPARED = 'p', /* child: everything that needs no plan is done */
-    BR_WORD_PLAN = 'l',     /* launcher: the plan is in the shared area, descriptors come along */
-    BR_WORD_READY = 'r',    /* child: final state, measure me */
-    BR_WORD_GO = 'g',       /* launcher: execute */
+    BR_WORD_PLAN = 'l',    /* launcher: the plan is in the shared area, descriptors come along */
+    BR_WORD_MOUNTED = 'm', /* child: namespaces and mounts are final; it goes on meanwhile */
+    BR_WORD_READY = 'r',   /* child: final state, measure me */
+    BR_WORD_GO = 'g',      /* launcher: execute */
 };
 
 /* Descriptors that travel with BR_WORD_PLAN, in this order, then one per allowed path. */
@@ -34,7 +34,9 @@ struct br_host {
     struct br_host_config cfg;
     uid_t uid; /* the launcher's, before it made a user namespace */
     gid_t gid;
-    int rootfs; /* O_PATH of the prepared root */
+    uint64_t own_ns[7]; /* the host's namespaces, before anything was made */
+    bool fresh;         /* the launcher sits in net, ipc and uts namespaces for the next box */
+    int rootfs;         /* O_PATH of the prepared root */
     struct sock_fprog filter;
     uint32_t filter_sum; /* names the filter in receipts */
     int landlock_abi;    /* 0: none */
@@ -49,13 +51,13 @@ struct br_box {
     pid_t pid;
     int pidfd;
     int ctl; /* the launcher's end */
-    bool prepared, started;
+    bool started;
     uint64_t started_us;
     char name[BR_ID_MAX];
 };
 
-/* The child's side: never returns. `ctl`, `root` and the cgroup's descriptors are inherited. */
-_Noreturn void br_child_run(const struct br_host *h, const struct br_cg *cg, int ctl, int root);
+/* The child's side: never returns. `ctl` and `root` are inherited. */
+_Noreturn void br_child_run(const struct br_host *h, int ctl, int root);
 
 /* What the launcher reads of pid 1 while it waits for BR_WORD_GO. */
 struct br_measured {
@@ -68,7 +70,9 @@ struct br_measured {
     struct br_cg_read limits;
 };
 extern const char *const br_ns_names[7];
-/* The part that does not change any more once the child is prepared. */
+/* Namespace ids of a process ("self" or a pid). */
+int br_measure_ns(const char *who, uint64_t ns[7], struct br_err *err);
+/* What does not change any more once the child has mounted everything. */
 int br_measure_early(const struct br_box *b, struct br_measured *m, struct br_err *err);
 /* The rest, when the child is ready. */
 int br_measure_final(const struct br_box *b, struct br_measured *m, struct br_err *err);

@@ -3,9 +3,9 @@
  * Called by the launcher (as root, or as the operator in a delegated place). Trusts the kernel's
  * files; where they are is found by cgroup_find.c.
  *
- * The launcher itself never joins: pid 1 of the sandbox joins by writing its own pid (version 1),
- * or is born inside (version 2). The first such write on an idle system waits for an RCU grace
- * period of 7 to 12 ms, which is why pid 1 is made before the plan arrives.
+ * The launcher itself never joins: it puts pid 1 of the sandbox in (version 1), or pid 1 is born
+ * inside (version 2). The first such write on an idle system waits for an RCU grace period of 7 to
+ * 12 ms, which is why pid 1 is made before the plan arrives.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -78,10 +78,12 @@ int br_cg_make(const struct br_cg_place *p, struct br_cg *cg, struct br_err *err
     return 0;
 }
 
-int br_cg_join_v1(const struct br_cg *cg, struct br_err *err)
+int br_cg_join_v1(const struct br_cg *cg, pid_t pid, struct br_err *err)
 {
+    char text[16];
+    snprintf(text, sizeof(text), "%d", (int)pid);
     for (unsigned i = 0; i < cg->place->ndirs; i++)
-        if (!cg->place->dirs[i].v2 && br_sys_writecgroup(cg->fds[i], "cgroup.procs", "0") < 0)
+        if (!cg->place->dirs[i].v2 && br_sys_writecgroup(cg->fds[i], "cgroup.procs", text) < 0)
             return br_err_errno(err, BR_E_REQUIREMENT_MISSING, "the cgroup in '%s' was not joined",
                                 cg->place->dirs[i].path);
     return 0;

@@ -50,8 +50,8 @@ int br_cg_require(const struct br_cg_place *p, struct br_err *err);
 
 /* Make an empty cgroup with a random name. On failure nothing is left. */
 int br_cg_make(const struct br_cg_place *p, struct br_cg *cg, struct br_err *err);
-/* The caller (a child that is to live in it) joins the version 1 hierarchies. */
-int br_cg_join_v1(const struct br_cg *cg, struct br_err *err);
+/* Put a process (a child that is to live in it) into the version 1 hierarchies. */
+int br_cg_join_v1(const struct br_cg *cg, pid_t pid, struct br_err *err);
 /* The descriptor for CLONE_INTO_CGROUP, or -1 if no version 2 hierarchy is used. */
 int br_cg_v2_fd(const struct br_cg *cg);
 /* Set memory (swap included), pids and cpu. -BR_E_REQUIREMENT_MISSING if the host refuses one. */

@@ -1,19 +1,16 @@
 /*
  * What runs between clone3 and exec: the future pid 1 of a sandbox, in its new namespaces. It first
- * does everything that needs no plan (cgroup, host name, loopback, root, /proc), then waits; then
- * identity, tmpfs, workspace, and at last it gives up capabilities and installs the filter. It
- * says "ready", is measured from outside, and executes bridle-init when told to.
+ * does everything that needs no plan (root, /proc), then waits; then identity, tmpfs, workspace,
+ * and at last it gives up capabilities and installs the filter. It says "ready", is measured from
+ * outside, and executes bridle-init when told to.
  *
  * Called by br_box_prepare() only, in the child. Trusts the launcher, whose copy it is. Uses no
  * memory allocation. Any failure is written to the shared area and ends the child.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <net/if.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -46,24 +43,6 @@ static int fail(struct br_err *err, const char *what)
         if ((expr) < 0)                                                                            \
             return fail(err, what);                                                                \
     } while (0)
-
-static void keep_only(const struct br_cg *cg, int ctl, int root)
-{
-    int keep[BR_CG_CTLS + 2] = {ctl, root};
-    unsigned n = 2;
-    for (unsigned i = 0; i < BR_CG_CTLS; i++)
-        if (cg->fds[i] >= 0)
-            keep[n++] = cg->fds[i];
-    br_close_from(3, keep, n);
-}
-
-static int loopback_up(void)
-{
-    struct ifreq ifr = {.ifr_name = "lo"};
-    BR_CLEANUP_FD int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    ifr.ifr_flags = IFF_UP;
-    return fd < 0 ? -1 : ioctl(fd, SIOCSIFFLAGS, &ifr);
-}
 
 /* A bind of /dev/null or of an empty directory; a path that this kernel lacks needs no mask. */
 static int mask(const char *path, const char *with, struct br_err *err)
@@ -119,28 +98,25 @@ static int null_stdio(struct br_err *err)
     return 0;
 }
 
-static void default_signals(void)
+/* The bounding set only; what is needed to mount goes last. */
+static int drop_bounding_set(struct br_err *err)
 {
-    sigset_t none;
-    for (int s = 1; s < NSIG; s++)
-        (void)signal(s, SIG_DFL);
-    sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    for (int cap = 0; cap < 64; cap++)
+        if (br_sys_prctl(PR_CAPBSET_DROP, (unsigned long)cap, 0) < 0) {
+            if (errno == EINVAL && cap > 0)
+                break; /* the kernel knows no more */
+            return fail(err, "drop the bounding set");
+        }
+    return 0;
 }
 
-static int prepare(const struct br_cg *cg, int root, struct br_err *err)
+/* Everything that needs no plan. */
+static int prepare(const struct br_host *h, int root, struct br_err *err)
 {
-    default_signals();
-    umask(022);
     STEP(br_sys_setsid(), "setsid");
-    int r = br_cg_join_v1(cg, err);
-    if (r < 0)
-        return r;
-    /* only now: a cgroup namespace shows the place where its maker was */
-    STEP(br_sys_unshare(CLONE_NEWCGROUP), "cgroup namespace");
-    STEP(br_sys_sethostname(BR_BOX_HOSTNAME), "sethostname");
-    STEP(loopback_up(), "loopback");
-    r = enter_root(root, err);
+    int r = h->cfg.weak_keep_caps ? 0 : drop_bounding_set(err);
+    if (r == 0)
+        r = enter_root(root, err);
     return r < 0 ? r : null_stdio(err);
 }
 
@@ -235,12 +211,6 @@ static int mount_all(const struct br_box_shared *s, const int *fds, struct br_er
 
 static int drop_capabilities(struct br_err *err)
 {
-    for (int cap = 0; cap < 64; cap++)
-        if (br_sys_prctl(PR_CAPBSET_DROP, (unsigned long)cap, 0) < 0) {
-            if (errno == EINVAL && cap > 0)
-                break; /* the kernel knows no more */
-            return fail(err, "drop the bounding set");
-        }
     STEP(br_sys_prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0), "drop ambient capabilities");
     STEP(br_sys_capset_none(), "drop capabilities");
     return 0;
@@ -297,7 +267,7 @@ static int say(int ctl, char word)
     return write(ctl, &word, 1) == 1 ? 0 : -1;
 }
 
-static int child(const struct br_host *h, const struct br_cg *cg, int ctl, int root)
+static int child(const struct br_host *h, int ctl, int root)
 {
     static char *const argv[] = {(char *)(uintptr_t) "bridle-init", NULL};
     static char *const envp[] = {(char *)(uintptr_t) "PATH=/usr/local/bin:/usr/bin:/bin",
@@ -309,16 +279,21 @@ static int child(const struct br_host *h, const struct br_cg *cg, int ctl, int r
                                  NULL};
     struct br_err *err = &h->shared->err;
     int fds[BR_BOX_FDS_MAX];
-    keep_only(cg, ctl, root);
-    int r = prepare(cg, root, err);
+    br_close_from(3, (int[]){ctl, root}, 2);
+    int r = prepare(h, root, err);
+    if (r == 0)
+        r = receive_plan(ctl, h->shared, fds, err);
     if (r < 0)
         return r;
-    STEP(say(ctl, BR_WORD_PREPARED), "tell the launcher");
-    r = receive_plan(ctl, h->shared, fds, err);
-    if (r == 0)
-        r = become(h, err);
+    /* only now: a cgroup namespace shows the place where its maker is, and the launcher has put
+     * this process into its cgroup before it sent the plan */
+    STEP(br_sys_unshare(CLONE_NEWCGROUP), "cgroup namespace");
+    r = become(h, err);
     if (r == 0)
         r = mount_all(h->shared, fds, err);
+    if (r < 0)
+        return r;
+    STEP(say(ctl, BR_WORD_MOUNTED), "tell the launcher");
     if (r == 0)
         r = arrange_fds(&ctl, fds[BR_BOX_FD_CHAN], err);
     if (r == 0)
@@ -336,8 +311,8 @@ static int child(const struct br_host *h, const struct br_cg *cg, int ctl, int r
                         "Is its file executable for everybody, on a mount without noexec?");
 }
 
-_Noreturn void br_child_run(const struct br_host *h, const struct br_cg *cg, int ctl, int root)
+_Noreturn void br_child_run(const struct br_host *h, int ctl, int root)
 {
-    (void)child(h, cg, ctl, root);
+    (void)child(h, ctl, root);
     _exit(70);
 }

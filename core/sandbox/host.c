@@ -5,12 +5,15 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -43,6 +46,41 @@ static int own_user_namespace(uid_t uid, gid_t gid, struct br_err *err)
     return br_sys_idmap(getpid(), "gid_map", map) < 0 ? userns_failed(err) : 0;
 }
 
+/* Test suites talk to themselves over 127.0.0.1. */
+static int loopback_up(void)
+{
+    struct ifreq ifr = {.ifr_name = "lo"};
+    BR_CLEANUP_FD int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    ifr.ifr_flags = IFF_UP;
+    return fd < 0 ? -1 : ioctl(fd, SIOCSIFFLAGS, &ifr);
+}
+
+int br_host_refresh(struct br_host *h, struct br_err *err)
+{
+    if (h->fresh)
+        return 0;
+    if (br_sys_unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
+        return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
+                            "network, ipc and uts namespaces could not be made; nothing was "
+                            "started. As root: sysctl -w user.max_net_namespaces=15000");
+    if (br_sys_sethostname(BR_BOX_HOSTNAME) < 0 || loopback_up() < 0)
+        return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
+                            "the sandbox's host name or loopback could not be set; nothing was "
+                            "started. As root this needs CAP_NET_ADMIN");
+    h->fresh = true;
+    return 0;
+}
+
+/* The child must not inherit that its caller ignores or blocks something. */
+static void default_signals(void)
+{
+    sigset_t none;
+    for (int s = 1; s < NSIG; s++)
+        (void)signal(s, SIG_DFL);
+    sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
 static uint32_t checksum(const struct sock_fprog *prog)
 {
     const uint8_t *p = (const uint8_t *)prog->filter;
@@ -57,8 +95,12 @@ static int open_steps(struct br_host *h, struct br_err *err)
     struct br_cg_env env = {
         .self_cgroup = "/proc/self/cgroup", .mountinfo = "/proc/self/mountinfo", .uid = h->uid};
     int r = br_filter_build(&h->filter, err);
+    if (r == 0)
+        r = br_measure_ns("self", h->own_ns, err);
     if (r < 0)
         return r;
+    default_signals();
+    umask(022);
     h->filter_sum = checksum(&h->filter);
     h->landlock_abi = br_landlock_abi();
     /* before the mount namespace: the root covers /sys */
@@ -85,7 +127,7 @@ static int open_steps(struct br_host *h, struct br_err *err)
         h->shared = NULL;
         return br_err_set(err, BR_E_NOMEM, "no memory for a launch plan");
     }
-    return 0;
+    return br_host_refresh(h, err);
 }
 
 int br_host_open(struct br_host **out, const struct br_host_config *cfg, struct br_err *err)

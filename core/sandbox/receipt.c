@@ -56,24 +56,45 @@ static int read_map(int dir, const char *file, char dst[64], struct br_err *err)
     return 0;
 }
 
-int br_measure_early(const struct br_box *b, struct br_measured *m, struct br_err *err)
+int br_measure_ns(const char *who, uint64_t ns[7], struct br_err *err)
 {
-    char path[32], link[64];
-    BR_CLEANUP_FD int dir = open_proc(b);
-    for (unsigned i = 0; i < BR_ARRAY_LEN(m->ns); i++) {
-        snprintf(path, sizeof(path), "ns/%s", br_ns_names[i]);
-        ssize_t n = readlinkat(dir, path, link, sizeof(link) - 1);
+    char path[64], link[64];
+    for (unsigned i = 0; i < 7; i++) {
+        snprintf(path, sizeof(path), "/proc/%s/ns/%s", who, br_ns_names[i]);
+        ssize_t n = readlink(path, link, sizeof(link) - 1);
         link[n > 0 ? n : 0] = 0;
         const char *digits = strchr(link, '[');
-        m->ns[i] = digits ? strtoull(digits + 1, NULL, 10) : 0;
-        if (m->ns[i] == 0)
+        ns[i] = digits ? strtoull(digits + 1, NULL, 10) : 0;
+        if (ns[i] == 0)
             return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
-                                "the sandbox's %s namespace could not be read; nothing was started",
+                                "the %s namespace of a process could not be read; nothing was "
+                                "started",
                                 br_ns_names[i]);
     }
-    int r = read_map(dir, "uid_map", m->uid_map, err);
+    return 0;
+}
+
+static int count_mounts(int dir, uint32_t *n, struct br_err *err)
+{
+    static char text[1024 * 1024]; /* a workspace may have many mounts below it */
+    int r = read_at(dir, "mountinfo", text, sizeof(text), err);
+    for (const char *p = text; r == 0 && (p = strchr(p, '\n')); p++)
+        ++*n;
+    return r;
+}
+
+int br_measure_early(const struct br_box *b, struct br_measured *m, struct br_err *err)
+{
+    char who[16];
+    BR_CLEANUP_FD int dir = open_proc(b);
+    snprintf(who, sizeof(who), "%d", (int)b->pid);
+    int r = br_measure_ns(who, m->ns, err);
+    if (r == 0)
+        r = read_map(dir, "uid_map", m->uid_map, err);
     if (r == 0)
         r = read_map(dir, "gid_map", m->gid_map, err);
+    if (r == 0)
+        r = count_mounts(dir, &m->mounts, err);
     return r < 0 ? r : br_cg_read(&b->cg, &m->limits, err);
 }
 
@@ -118,16 +139,8 @@ static int read_status(int dir, struct br_measured *m, struct br_err *err)
 
 int br_measure_final(const struct br_box *b, struct br_measured *m, struct br_err *err)
 {
-    static char text[1024 * 1024]; /* a workspace may have many mounts below it */
     BR_CLEANUP_FD int dir = open_proc(b);
-    int r = read_status(dir, m, err);
-    if (r == 0)
-        r = read_at(dir, "mountinfo", text, sizeof(text), err);
-    if (r < 0)
-        return r;
-    for (const char *p = text; (p = strchr(p, '\n')); p++)
-        m->mounts++;
-    return 0;
+    return read_status(dir, m, err);
 }
 
 static int differs(struct br_err *err, const char *what)
@@ -142,15 +155,9 @@ int br_measure_check(const struct br_box *b, const struct br_measured *m,
                      const struct br_plan *plan, struct br_err *err)
 {
     const struct br_host_config *cfg = &b->host->cfg;
-    char path[64], link[64];
-    for (unsigned i = 0; i < BR_ARRAY_LEN(m->ns); i++) {
-        snprintf(path, sizeof(path), "/proc/self/ns/%s", br_ns_names[i]);
-        ssize_t n = readlink(path, link, sizeof(link) - 1);
-        link[n > 0 ? n : 0] = 0;
-        const char *digits = strchr(link, '[');
-        if (!digits || strtoull(digits + 1, NULL, 10) == m->ns[i])
+    for (unsigned i = 0; i < BR_ARRAY_LEN(m->ns); i++)
+        if (m->ns[i] == b->host->own_ns[i])
             return differs(err, "it shares a namespace with this host");
-    }
     uint64_t caps = 0;
     for (unsigned i = 0; i < 5; i++)
         caps |= m->caps[i];
