@@ -119,9 +119,13 @@ void view_block(struct br_cli_view *v, const char *gutter, const char *s, size_t
                 return;
             }
             size_t k = text.len ? fold((char *)text.data + done, text.len - done, width) : 0;
-            br_buf_printf(&v->out, "%s", gutter);
-            if (k)
-                br_buf_put(&v->out, text.data + done, k);
+            size_t margin = strlen(gutter), shown = k;
+            while (shown && text.data[done + shown - 1] == ' ')
+                shown--;
+            while (!shown && margin && gutter[margin - 1] == ' ')
+                margin--;
+            br_buf_put(&v->out, gutter, margin);
+            br_buf_put(&v->out, text.data ? text.data + done : NULL, shown);
             br_buf_put_u8(&v->out, '\n');
             done += k;
             lines++;
@@ -137,6 +141,8 @@ void view_labeled(struct br_cli_view *v, const char *label, unsigned width, cons
     size_t at = v->out.len, len = strlen(label);
     br_require(width < sizeof(gutter) && len <= width);
     snprintf(gutter, sizeof(gutter), "%*s", (int)width, "");
+    for (; n && (*s == ' ' || *s == '\n'); s++) /* or the label would stand in an empty line */
+        n--;
     view_block(v, gutter, s, n, max_lines);
     if (v->out.len == at)
         br_buf_printf(&v->out, "%s\n", gutter);

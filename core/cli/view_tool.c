@@ -99,8 +99,11 @@ static bool put_account(struct br_cli_view *v, const json_t *o)
 {
     const json_t *list;
     if (json_object_get(o, "exitCode")) {
-        br_buf_printf(&v->out, "  exit %lld",
-                      (long long)json_integer_value(json_object_get(o, "exitCode")));
+        char word[32];
+        long long status = json_integer_value(json_object_get(o, "exitCode"));
+        snprintf(word, sizeof(word), "exit %lld", status);
+        br_buf_printf(&v->out, "  ");
+        view_word(v, status ? VIEW_YELLOW : VIEW_PLAIN, word, 0);
     } else if (json_object_get(o, "signal")) {
         br_buf_printf(&v->out, "  signal %lld",
                       (long long)json_integer_value(json_object_get(o, "signal")));
