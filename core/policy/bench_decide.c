@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "policy/bench.h"
 #include "policy/policy.h"
@@ -77,16 +78,24 @@ static struct br_request subject_request(const char *action, const char *subject
         .action = action, .subject = subject, .subject_len = strlen(subject)};
 }
 
+/* Processor time: a decision never waits, and other programs' turns are not its cost. */
+static uint64_t cpu_us(void)
+{
+    struct timespec t;
+    br_require(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) == 0);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
 static double bench_round(const struct br_table *t, const struct br_request *q, unsigned n)
 {
     struct br_decision d;
-    uint64_t start = br_now_us(), now = start, done = 0;
+    uint64_t start = cpu_us(), now = start, done = 0;
     while (now - start < ROUND_US) {
         for (unsigned k = 0; k < 200; k++)
             for (unsigned i = 0; i < n; i++)
                 br_table_decide(t, &q[i], &d);
         done += 200ull * n;
-        now = br_now_us();
+        now = cpu_us();
     }
     return (double)(now - start) * 1000 / (double)done;
 }

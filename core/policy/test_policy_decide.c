@@ -592,6 +592,36 @@ static void test_order_does_not_matter(void **state)
     }
 }
 
+/* Rules that differ in nothing but their ids, reasons or matchers. */
+static void test_twins(void **state)
+{
+    (void)state;
+    static const char *const twins[] = {
+        "{\"id\":\"a\",\"source\":1,\"action\":\"x\",\"match\":\"text\",\"pattern\":\"b\","
+        "\"effect\":\"deny\",\"reason\":\"z\"}",
+        "{\"id\":\"b\",\"source\":1,\"action\":\"x\",\"match\":\"text\",\"pattern\":\"b\","
+        "\"effect\":\"deny\",\"reason\":\"a\"}",
+        "{\"id\":\"a\",\"source\":1,\"action\":\"x\",\"match\":\"text\",\"pattern\":\"b\","
+        "\"effect\":\"deny\",\"reason\":\"y\"}"};
+    static const unsigned orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                         {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    for (size_t i = 0; i < BR_ARRAY_LEN(orders); i++) {
+        char json[1024];
+        int n = snprintf(json, sizeof(json),
+                         "{\"v\":1," SOURCES ",\"rules\":[%s,%s,%s],\"fallbacks\":[],"
+                         "\"predicates\":false}",
+                         twins[orders[i][0]], twins[orders[i][1]], twins[orders[i][2]]);
+        struct br_table *t;
+        struct br_decision d;
+        struct br_request q = {.action = "x", .subject = "b", .subject_len = 1};
+        assert_int_equal(br_table_load(json, (size_t)n, &t, NULL), 0);
+        br_table_decide(t, &q, &d);
+        assert_string_equal(d.rule_id, "a");
+        assert_string_equal(d.reason, "y");
+        br_table_free(&t);
+    }
+}
+
 /*
  * The index finds exactly what a scan finds: each source's vote is the first of its rules, in the
  * order of precedence, that matches.
@@ -647,6 +677,7 @@ int main(void)
         cmocka_unit_test(test_effects),
         cmocka_unit_test(test_adding_never_loosens),
         cmocka_unit_test(test_order_does_not_matter),
+        cmocka_unit_test(test_twins),
         cmocka_unit_test(test_index_against_scan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

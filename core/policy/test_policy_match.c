@@ -190,6 +190,8 @@ static const struct {
     {"*", "host:", false},
     {"*", "host:65536", false},
     {"*", "host:65535", true},
+    {"*", "host:0443", false},
+    {"*", "host:0", false},
     {"*", ":80", false},
     {"*", "[::1", false},
 };
@@ -349,13 +351,38 @@ static void test_reference_wide(void **state)
     assert_true(yes > 100);
 }
 
+/* The same for paths, so that each kind of position falls on each bit of a word. */
+static void test_reference_wide_path(void **state)
+{
+    (void)state;
+    unsigned yes = 0;
+    for (unsigned i = 0; i < 20000; i++) {
+        char p[BR_PATTERN_MAX + 1], q[REF_PATTERN_MAX], s[32], wide[256];
+        size_t n = random_text(s, sizeof(s), subject_parts, BR_ARRAY_LEN(subject_parts));
+        random_text(q, sizeof(q), pattern_parts, BR_ARRAY_LEN(pattern_parts));
+        unsigned pad = 50 + roll(100);
+        snprintf(p, sizeof(p), "*%0*d/%s", (int)pad, 0, q);
+        int len = snprintf(wide, sizeof(wide), "%0*d/%s", (int)pad, 0, s);
+        bool expected = ref_match_path(q, s, n) || (q[0] == 0 && n == 0);
+        if (br_match_path(p, wide, (size_t)len) != expected)
+            fail_msg("path '%s' against '%s': %d in the reference", q, s, expected);
+        yes += expected;
+    }
+    assert_true(yes > 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_path),      cmocka_unit_test(test_words),
-        cmocka_unit_test(test_host),      cmocka_unit_test(test_text),
-        cmocka_unit_test(test_limits),    cmocka_unit_test(test_time),
-        cmocka_unit_test(test_reference), cmocka_unit_test(test_reference_wide),
+        cmocka_unit_test(test_path),
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_host),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_time),
+        cmocka_unit_test(test_reference),
+        cmocka_unit_test(test_reference_wide),
+        cmocka_unit_test(test_reference_wide_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
