@@ -1,0 +1,342 @@
+/*
+ * The structures that cross channels: what one end encodes the other decodes to the same, every
+ * bound at N and N + 1, and no decoder believes a message that is cut anywhere.
+ */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "wire/types.h"
+#include "wire/wire.h"
+
+/* ---- limits ---- */
+
+static void limits_round_trip(void **state)
+{
+    (void)state;
+    struct br_buf b = BR_BUF_INIT(1000);
+    struct br_limits l = {.memory_bytes = 1ull << 40, 2, 3, 4, 5, 6, 7, 8, 9, 10}, got;
+    struct br_rd r;
+    br_limits_put(&b, &l);
+    br_rd_init(&r, b.data, b.len);
+    br_limits_get(&r, &got);
+    assert_int_equal(br_rd_done(&r), 0);
+    assert_int_equal(got.memory_bytes, l.memory_bytes);
+    assert_int_equal(got.pids, 2);
+    assert_int_equal(got.cpu_percent, 3);
+    assert_int_equal(got.nofile, 4);
+    assert_int_equal(got.fsize_bytes, 5);
+    assert_int_equal(got.tmp_bytes, 6);
+    assert_int_equal(got.tmp_inodes, 7);
+    assert_int_equal(got.output_bytes, 8);
+    assert_int_equal(got.exec_seconds, 9);
+    assert_int_equal(got.wall_seconds, 10);
+    br_buf_free(&b);
+}
+
+#define CHECK_MEMBER(name)                                                                         \
+    do {                                                                                           \
+        struct br_limits l = br_limits_default;                                                    \
+        struct br_err err = {.code = BR_OK};                                                       \
+        l.name = br_limits_ceiling.name;                                                           \
+        assert_int_equal(br_limits_check(&l, &err), 0);                                            \
+        l.name = br_limits_ceiling.name + 1;                                                       \
+        assert_int_equal(br_limits_check(&l, &err), -BR_E_LIMIT_EXCEEDED);                         \
+        assert_non_null(strstr(err.text, "'" #name "'"));                                          \
+        l.name = 0; /* never "unlimited" */                                                        \
+        assert_int_equal(br_limits_check(&l, &err), -BR_E_LIMIT_EXCEEDED);                         \
+        l.name = 1;                                                                                \
+        assert_int_equal(br_limits_check(&l, &err), 0);                                            \
+    } while (0)
+
+static void limits_have_a_ceiling(void **state)
+{
+    (void)state;
+    assert_int_equal(br_limits_check(&br_limits_default, NULL), 0);
+    assert_int_equal(br_limits_check(&br_limits_ceiling, NULL), 0);
+    CHECK_MEMBER(memory_bytes);
+    CHECK_MEMBER(pids);
+    CHECK_MEMBER(cpu_percent);
+    CHECK_MEMBER(nofile);
+    CHECK_MEMBER(fsize_bytes);
+    CHECK_MEMBER(tmp_bytes);
+    CHECK_MEMBER(tmp_inodes);
+    CHECK_MEMBER(output_bytes);
+    CHECK_MEMBER(exec_seconds);
+    CHECK_MEMBER(wall_seconds);
+}
+
+/* ---- plan ---- */
+
+static void fill_plan(struct br_plan *p, uint32_t n)
+{
+    *p = (struct br_plan){.run_id = "run_1", .owner = "1:2:3", .limits = br_limits_default};
+    memset(p->table_sha256, 0xab, sizeof(p->table_sha256));
+    for (uint32_t i = 0; i < n; i++) {
+        char path[32];
+        snprintf(path, sizeof(path), "src/%u/", i);
+        p->allowed_paths[p->nallowed++] = strdup(path);
+    }
+}
+
+static void plans_round_trip(void **state)
+{
+    (void)state;
+    struct br_plan p, got;
+    struct br_buf b = BR_BUF_INIT(BR_MSG_MAX);
+    struct br_rd r;
+    fill_plan(&p, BR_ALLOWED_PATHS_MAX);
+    br_plan_put(&b, &p);
+    br_rd_init(&r, b.data, b.len);
+    br_plan_get(&r, &got);
+    assert_int_equal(br_rd_done(&r), 0);
+    assert_string_equal(got.run_id, "run_1");
+    assert_string_equal(got.owner, "1:2:3");
+    assert_memory_equal(got.table_sha256, p.table_sha256, 32);
+    assert_int_equal(got.nallowed, BR_ALLOWED_PATHS_MAX);
+    for (uint32_t i = 0; i < got.nallowed; i++)
+        assert_string_equal(got.allowed_paths[i], p.allowed_paths[i]);
+    br_plan_free(&got);
+    for (size_t cut = 0; cut < b.len; cut++) { /* cut anywhere: refused, and nothing leaks */
+        uint8_t *copy = malloc(cut + 1);       /* exact, so that a sanitizer sees a byte too far */
+        memcpy(copy, b.data, cut);
+        br_rd_init(&r, copy, cut);
+        br_plan_get(&r, &got);
+        assert_int_not_equal(br_rd_done(&r), 0);
+        br_plan_free(&got);
+        free(copy);
+    }
+    br_plan_free(&p);
+    br_buf_free(&b);
+}
+
+static int allowed(uint32_t claimed, uint32_t n, size_t len)
+{
+    struct br_plan got = {.nallowed = 0};
+    struct br_buf b = BR_BUF_INIT(1 << 20);
+    struct br_rd r;
+    char *path = malloc(len);
+    memset(path, 'p', len);
+    br_buf_put_u32(&b, claimed);
+    for (uint32_t i = 0; i < n; i++)
+        br_buf_put_lstr(&b, path, len);
+    br_rd_init(&r, b.data, b.len);
+    br_allowed_get(&r, &got);
+    int code = br_rd_done(&r);
+    assert_true(got.nallowed <= BR_ALLOWED_PATHS_MAX);
+    br_plan_free(&got);
+    br_buf_free(&b);
+    free(path);
+    return code;
+}
+
+static void allowed_paths_are_bounded(void **state)
+{
+    (void)state;
+    assert_int_equal(allowed(0, 0, 1), 0);
+    assert_int_equal(allowed(BR_ALLOWED_PATHS_MAX, BR_ALLOWED_PATHS_MAX, 1), 0);
+    assert_int_equal(allowed(BR_ALLOWED_PATHS_MAX + 1, BR_ALLOWED_PATHS_MAX + 1, 1),
+                     -BR_E_PEER_PROTOCOL);
+    assert_int_equal(allowed(UINT32_MAX, 1, 1), -BR_E_PEER_PROTOCOL);
+    assert_int_equal(allowed(2, 1, 1), -BR_E_PEER_PROTOCOL);
+    assert_int_equal(allowed(1, 2, 1), -BR_E_PEER_PROTOCOL);
+    assert_int_equal(allowed(1, 1, BR_PATH_MAX - 1), 0);
+    assert_int_equal(allowed(1, 1, BR_PATH_MAX), -BR_E_PEER_PROTOCOL);
+}
+
+/* ---- lease, grant, probes ---- */
+
+static void leases_and_grants_round_trip(void **state)
+{
+    (void)state;
+    struct br_buf b = BR_BUF_INIT(1000);
+    struct br_lease l = {1, 1ull << 40, 3, 4, 5}, lgot;
+    struct br_grant_ref g = {.serial = 7, .call_id = "call", .action = "fs.write"}, ggot;
+    struct br_rd r;
+    memset(g.token, 1, sizeof(g.token));
+    memset(g.subject_sha256, 2, sizeof(g.subject_sha256));
+    br_lease_put(&b, &l);
+    br_grant_ref_put(&b, &g);
+    br_rd_init(&r, b.data, b.len);
+    br_lease_get(&r, &lgot);
+    br_grant_ref_get(&r, &ggot);
+    assert_int_equal(br_rd_done(&r), 0);
+    assert_int_equal(lgot.max_requests, 1);
+    assert_int_equal(lgot.max_request_bytes, 1ull << 40);
+    assert_int_equal(lgot.max_response_bytes, 3);
+    assert_int_equal(lgot.max_tokens, 4);
+    assert_int_equal(lgot.seconds, 5);
+    assert_int_equal(ggot.serial, 7);
+    assert_string_equal(ggot.call_id, "call");
+    assert_string_equal(ggot.action, "fs.write");
+    assert_memory_equal(ggot.token, g.token, sizeof(g.token));
+    assert_memory_equal(ggot.subject_sha256, g.subject_sha256, sizeof(g.subject_sha256));
+    for (size_t cut = 0; cut < b.len; cut++) {
+        br_rd_init(&r, b.data, cut);
+        br_lease_get(&r, &lgot);
+        br_grant_ref_get(&r, &ggot);
+        assert_int_not_equal(br_rd_done(&r), 0);
+    }
+    br_buf_free(&b);
+}
+
+static void probes_are_bounded(void **state)
+{
+    (void)state;
+    static struct br_probe p[BR_PROBES_MAX], got[BR_PROBES_MAX];
+    struct br_buf b = BR_BUF_INIT(BR_MSG_MAX);
+    struct br_rd r;
+    for (unsigned i = 0; i < BR_PROBES_MAX; i++) {
+        p[i] = (struct br_probe){.result = BR_PROBE_MISSING, .required = 1, .fix = "do this"};
+        snprintf(p[i].requirement, sizeof(p[i].requirement), "need-%u", i);
+    }
+    br_probes_put(&b, p, BR_PROBES_MAX);
+    br_rd_init(&r, b.data, b.len);
+    assert_int_equal(br_probes_get(&r, got, BR_PROBES_MAX), BR_PROBES_MAX);
+    assert_int_equal(br_rd_done(&r), 0);
+    assert_string_equal(got[39].requirement, "need-39");
+    assert_string_equal(got[39].fix, "do this");
+    assert_int_equal(got[39].result, BR_PROBE_MISSING);
+    br_rd_init(&r, b.data, b.len);
+    assert_int_equal(br_probes_get(&r, got, BR_PROBES_MAX - 1), 0);
+    assert_int_not_equal(br_rd_done(&r), 0);
+    br_buf_free(&b);
+}
+
+/* ---- init call ---- */
+
+static struct br_init_call got;
+static int got_code;
+static int on_call(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    (void)c;
+    (void)ctx;
+    got_code = br_init_call_get(m, &got, err);
+    return got_code;
+}
+static const struct br_msg_rule rules[] = {
+    {BR_MSG_INIT_CALL, BR_PERMIT, 0, BR_MSG_MAX, 0, 3, on_call},
+};
+
+/* Over a real channel, so that large parts travel as memfds. */
+static int send_call(const struct br_init_call *c)
+{
+    int fds[2];
+    struct br_chan rx, tx;
+    struct br_out o = BR_OUT_INIT;
+    assert_int_equal(br_chan_pair(fds), 0);
+    br_chan_init(&rx, fds[0], "a", rules, 1, NULL);
+    br_chan_init(&tx, fds[1], "b", NULL, 0, NULL);
+    br_init_call_put(&o, c);
+    int r = br_chan_send(&tx, BR_MSG_INIT_CALL, 1, &o, NULL);
+    if (r == 0)
+        r = br_chan_dispatch(&rx, NULL);
+    br_out_free(&o);
+    br_chan_close(&rx);
+    br_chan_close(&tx);
+    return r;
+}
+
+static void calls_round_trip(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 1, BR_BLOB_INLINE_MAX, BR_BLOB_INLINE_MAX + 1, 1000000};
+    for (unsigned i = 0; i < BR_ARRAY_LEN(sizes); i++) {
+        struct br_init_call c = {.op = BR_OP_EXEC, .path = "a/b", .offset = 1ull << 40, .limit = 2};
+        uint8_t *bytes = malloc(sizes[i] + 1);
+        memset(bytes, 't', sizes[i]);
+        br_buf_init(&c.text, BR_BLOB_MAX);
+        br_buf_init(&c.text2, BR_BLOB_MAX);
+        br_buf_put(&c.text, bytes, sizes[i]);
+        br_buf_put(&c.text2, bytes, sizes[i]);
+        c.flag = 1;
+        c.timeout_ms = 3;
+        c.output_max = 4;
+        for (unsigned k = 0; k < BR_EXEC_ARGS_MAX; k++)
+            c.argv[c.argc++] = strdup(k % 3 ? "word with blanks" : "");
+        assert_int_equal(send_call(&c), 0);
+        assert_int_equal(got.op, BR_OP_EXEC);
+        assert_string_equal(got.path, "a/b");
+        assert_int_equal(got.offset, 1ull << 40);
+        assert_int_equal(got.limit, 2);
+        assert_int_equal(got.flag, 1);
+        assert_int_equal(got.timeout_ms, 3);
+        assert_int_equal(got.output_max, 4);
+        assert_int_equal(got.text.len, sizes[i]);
+        assert_int_equal(got.text2.len, sizes[i]);
+        assert_int_equal(sizes[i] ? memcmp(got.text2.data, bytes, sizes[i]) : 0, 0);
+        assert_int_equal(got.argc, BR_EXEC_ARGS_MAX);
+        assert_null(got.argv[got.argc]);
+        for (unsigned k = 0; k < got.argc; k++)
+            assert_string_equal(got.argv[k], c.argv[k]);
+        br_init_call_free(&got);
+        br_init_call_free(&c);
+        free(bytes);
+    }
+}
+
+/* The argument list is a count and a blob of terminated words: they must agree. */
+static int words(uint32_t argc, const char *p, size_t n)
+{
+    struct br_init_call empty = {.op = BR_OP_EXEC};
+    struct br_out o = BR_OUT_INIT;
+    br_init_call_put(&o, &empty);
+    o.buf.len -= 4 + 1 + 4; /* argc, and an empty inline blob */
+    br_buf_put_u32(&o.buf, argc);
+    br_out_blob(&o, p, n);
+    struct br_msg m = {.type = BR_MSG_INIT_CALL, .nfds = o.nfds};
+    memcpy(m.fds, o.fds, sizeof(m.fds)); /* hand them over */
+    br_rd_init(&m.rd, o.buf.data, o.buf.len);
+    int r = br_init_call_get(&m, &got, NULL);
+    br_init_call_free(&got);
+    for (unsigned i = 0; i < m.nfds; i++)
+        br_close(&m.fds[i]);
+    o.nfds = 0;
+    br_out_free(&o);
+    return r;
+}
+
+static void argument_lists_must_agree(void **state)
+{
+    (void)state;
+    assert_int_equal(words(0, "", 0), 0);
+    assert_int_equal(words(2, "ls\0-l\0", 6), 0);
+    assert_int_equal(words(2, "\0\0", 2), 0);
+    assert_int_equal(words(1, "ls\0-l\0", 6), -BR_E_PEER_PROTOCOL);
+    assert_int_equal(words(3, "ls\0-l\0", 6), -BR_E_PEER_PROTOCOL);
+    assert_int_equal(words(0, "ls\0", 3), -BR_E_PEER_PROTOCOL);
+    assert_int_equal(words(1, "ls", 2), -BR_E_PEER_PROTOCOL); /* not terminated */
+    assert_int_equal(words(2, "ls\0-l", 5), -BR_E_PEER_PROTOCOL);
+    assert_int_equal(words(UINT32_MAX, "ls\0", 3), -BR_E_PEER_PROTOCOL);
+    char many[BR_EXEC_ARGS_MAX + 1] = {0};
+    assert_int_equal(words(BR_EXEC_ARGS_MAX, many, BR_EXEC_ARGS_MAX), 0);
+    assert_int_equal(words(BR_EXEC_ARGS_MAX + 1, many, BR_EXEC_ARGS_MAX + 1), -BR_E_PEER_PROTOCOL);
+    char *big = malloc(BR_TOOL_JSON_MAX + 1);
+    memset(big, 'w', BR_TOOL_JSON_MAX + 1);
+    big[BR_TOOL_JSON_MAX - 1] = 0;
+    assert_int_equal(words(1, big, BR_TOOL_JSON_MAX), 0);
+    big[BR_TOOL_JSON_MAX - 1] = 'w';
+    big[BR_TOOL_JSON_MAX] = 0;
+    assert_int_equal(words(1, big, BR_TOOL_JSON_MAX + 1), -BR_E_PEER_PROTOCOL);
+    free(big);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(limits_round_trip),
+        cmocka_unit_test(limits_have_a_ceiling),
+        cmocka_unit_test(plans_round_trip),
+        cmocka_unit_test(allowed_paths_are_bounded),
+        cmocka_unit_test(leases_and_grants_round_trip),
+        cmocka_unit_test(probes_are_bounded),
+        cmocka_unit_test(calls_round_trip),
+        cmocka_unit_test(argument_lists_must_agree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
