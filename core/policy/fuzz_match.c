@@ -12,13 +12,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void match_words(const char *pattern, char *s, bool judge)
 {
-    const char *words[64];
-    size_t n = 0;
-    for (char *p = s; p && n < BR_ARRAY_LEN(words); n++) {
-        words[n] = p;
-        p = strchr(p, 1);
-        if (p)
-            *p++ = 0;
+    const char *words[64] = {s};
+    size_t n = 1;
+    for (char *p = strchr(s, 1); p && n < BR_ARRAY_LEN(words); p = strchr(p, 1)) {
+        *p++ = 0;
+        words[n++] = p;
     }
     bool yes = br_match_words(pattern, words, n);
     if (judge)

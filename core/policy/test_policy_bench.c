@@ -21,8 +21,8 @@ static void test_figures(void **state)
         print_message("%5u rules: %.0f ns a decision\n", sizes[i], ns);
         assert_true(ns > 0);
 #if defined(__OPTIMIZE__) && !defined(BR_SANITIZED)
-        /* 0.3 us when idle; the rest is for machines that are busy with other tests */
-        assert_true(ns < 3000);
+        /* 0.2 and 0.5 us on an idle machine; others share its caches while tests run */
+        assert_true(ns < (sizes[i] > 200 ? 2000 : 1000));
 #endif
     }
 }
