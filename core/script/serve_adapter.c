@@ -19,6 +19,7 @@ struct call {
     const char *content_type;
     const void *bytes;
     size_t len;
+    int code;                       /* of a refusal that says one */
     struct br_buf text, body, type; /* results */
 };
 
@@ -50,6 +51,19 @@ static void push_function(lua_State *L, const char *name)
     lua_remove(L, -2);
 }
 
+/* The three results on top: if they are nil, a message and perhaps a code, raise them. */
+static void raise_refusal(lua_State *L, struct call *q)
+{
+    if (!lua_isnil(L, -3) || lua_type(L, -2) != LUA_TSTRING)
+        return;
+    const char *name = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    for (int c = 1; c < BR_CODE_COUNT_; c++)
+        if (strcmp(br_code_name(c), name) == 0)
+            q->code = c;
+    lua_pop(L, 1);
+    lua_error(L);
+}
+
 /* Append the text field of the table on top to `out`, or raise. */
 static void take_field(lua_State *L, const char *key, struct br_buf *out)
 {
@@ -68,11 +82,11 @@ static int run_build(lua_State *L)
     struct call *q = lua_touserdata(L, 1);
     push_function(L, q->function);
     br_script_json_push(L, br_steal_ptr(&q->turn));
-    lua_call(L, 1, 2);
-    if (lua_isnil(L, -2) && lua_isstring(L, -1))
-        return lua_error(L);
-    lua_pop(L, 1);
-    luaL_argcheck(L, lua_istable(L, -1), 1, "the adapter's 'build' must return a table");
+    lua_call(L, 1, 3);
+    raise_refusal(L, q);
+    lua_pop(L, 2);
+    if (!lua_istable(L, -1))
+        return luaL_error(L, "the adapter's 'build' must return a table");
     take_field(L, "path", &q->text);
     take_field(L, "body", &q->body);
     take_field(L, "content_type", &q->type);
@@ -85,9 +99,9 @@ static int run_head(lua_State *L)
     push_function(L, q->function);
     lua_pushinteger(L, q->status);
     lua_pushstring(L, q->content_type);
-    lua_call(L, 2, 2);
-    /* nothing, or nil and why this response cannot be read */
-    return lua_isnil(L, -2) && lua_isstring(L, -1) ? lua_error(L) : 0;
+    lua_call(L, 2, 3);
+    raise_refusal(L, q);
+    return 0;
 }
 
 static int run_feed(lua_State *L)
@@ -95,13 +109,14 @@ static int run_feed(lua_State *L)
     struct call *q = lua_touserdata(L, 1);
     push_function(L, q->function);
     lua_pushlstring(L, q->bytes, q->len);
-    lua_call(L, 1, 2);
+    lua_call(L, 1, 3);
     size_t n;
-    if (lua_isnil(L, -2))
-        return lua_isstring(L, -1) ? lua_error(L) : 0;
-    if (lua_type(L, -2) != LUA_TSTRING)
+    raise_refusal(L, q);
+    if (lua_isnil(L, -3))
+        return 0;
+    if (lua_type(L, -3) != LUA_TSTRING)
         return luaL_error(L, "the adapter's 'feed' must return a text");
-    const char *s = lua_tolstring(L, -2, &n);
+    const char *s = lua_tolstring(L, -3, &n);
     return br_buf_put(&q->text, s, n) < 0 ? luaL_error(L, "the text is too long") : 0;
 }
 
@@ -109,14 +124,12 @@ static int run_finish(lua_State *L)
 {
     struct call *q = lua_touserdata(L, 1);
     push_function(L, q->function);
-    lua_call(L, 0, 2);
-    if (!lua_istable(L, -2)) {
-        if (lua_isstring(L, -1))
-            return lua_error(L);
-        return luaL_error(L, "the response is not complete");
-    }
+    lua_call(L, 0, 3);
+    raise_refusal(L, q);
+    if (!lua_istable(L, -3))
+        return luaL_error(L, "the adapter's 'finish' must return a table");
     struct br_err err = {.code = BR_OK};
-    if (br_script_json_encode(L, -2, &q->body, &err) < 0)
+    if (br_script_json_encode(L, -3, &q->body, &err) < 0)
         return luaL_error(L, "%s", err.text);
     return 0;
 }
@@ -125,7 +138,10 @@ static int invoke(struct serve *s, struct call *q, lua_CFunction run, struct br_
 {
     lua_pushcfunction(s->script->L, run);
     lua_pushlightuserdata(s->script->L, q);
-    return br_script_call(s->script, 1, 0, BR_SCRIPT_ADAPT_US, BR_E_PROVIDER_INVALID, why);
+    int r = br_script_call(s->script, 1, 0, BR_SCRIPT_ADAPT_US, BR_E_PROVIDER_INVALID, why);
+    if (r < 0 && q->code)
+        why->code = (enum br_code)q->code;
+    return r;
 }
 
 static int fail(struct serve *s, struct br_chan *c, uint64_t id, const struct br_err *why,

@@ -12,11 +12,13 @@ local compile = {}
 
 local EFFECTS = { "allow", "ask", "deny" }
 local RULES_MAX = 10000
+local ID_MAX = 255
 
---- Unique ids: the second rule of one name gets "#2".
+--- Unique ids of at most ID_MAX bytes: the second rule of one name gets "#2", a long name is cut.
 local function namer()
   local seen = {}
   return function(id)
+    if #id > ID_MAX - 8 then id = id:sub(1, utf8.offset(id, 0, ID_MAX - 11) - 1) .. "..." end
     local count = (seen[id] or 0) + 1
     seen[id] = count
     if count == 1 then return id end

@@ -18,6 +18,7 @@ end
 local check = {}
 
 function check.path(p)
+  if p == "." then return nil end -- the workspace itself
   if p:sub(1, 1) == "/" then return "paths are relative to the workspace; drop the leading '/'" end
   if p:find("\\", 1, true) then return "'\\' separates nothing; write '/'" end
   if p:sub(-1) == "/" then return ("a rule for a directory is written '%s**'"):format(p) end

@@ -1,0 +1,259 @@
+/*
+ * Purposes config and adapter, and the shell over the channel, in a real bridle-script.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "script/rig.h"
+
+static void configure(struct rig *g, const char *text)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_str(&o.buf, "/home/op/bridle.lua");
+    br_out_blob(&o, text, strlen(text));
+    assert_int_equal(br_chan_send(&g->sup, BR_MSG_SCRIPT_CONFIG, 5, &o, NULL), 0);
+    rig_wait(g, 10000);
+}
+
+static void expect_str(struct br_rd *r, const char *want)
+{
+    char text[512];
+    br_rd_str(r, text, sizeof(text));
+    assert_string_equal(text, want);
+}
+
+static void test_config(void **state)
+{
+    (void)state;
+    struct rig g;
+    rig_start(&g, BR_SCRIPT_CONFIG);
+    configure(&g,
+              "return { api = 1, default_model = 'openai/gpt-5', providers = {\n"
+              "  openai = { base_url = 'https://api.example.com/v1/', key_env = 'KEY', models = "
+              "{ 'gpt-5', 'small' }, timeout = 30 },\n"
+              "  here = { base_url = 'http://127.0.0.1:8080', streaming = false } } }");
+    if (g.a.type != BR_MSG_SCRIPT_CONFIGURED)
+        fail_msg("%s", g.a.text);
+    struct br_rd r;
+    br_rd_init(&r, g.a.body.data, g.a.body.len);
+    expect_str(&r, "openai/gpt-5");
+    assert_int_equal(br_rd_u32(&r), 2);
+    expect_str(&r, "here");
+    expect_str(&r, "http://127.0.0.1:8080");
+    expect_str(&r, "");
+    assert_int_equal(br_rd_u32(&r), 120);
+    assert_int_equal(br_rd_u8(&r), 0);
+    assert_int_equal(br_rd_u32(&r), 0);
+    expect_str(&r, "openai");
+    expect_str(&r, "https://api.example.com/v1");
+    expect_str(&r, "KEY");
+    assert_int_equal(br_rd_u32(&r), 30);
+    assert_int_equal(br_rd_u8(&r), 1);
+    assert_int_equal(br_rd_u32(&r), 2);
+    expect_str(&r, "gpt-5");
+    expect_str(&r, "small");
+    assert_int_equal(br_rd_done(&r), 0);
+    assert_int_equal(rig_stop(&g), 0);
+}
+
+static void test_bad_configs(void **state)
+{
+    (void)state;
+#define PROVIDER(fields) "return { api = 1, providers = { a = { " fields " } } }"
+    static const struct {
+        const char *text, *says;
+    } list[] = {
+        {"return 7", "expected a mapping, found 7"},
+        {"return {", "bridle.lua:1:"},
+        {"", "expected a mapping"},
+        {"return { providers = { a = { base_url = 'https://x' } } }", "lacks the key 'api'"},
+        {"return { api = 2, providers = {} }", "'api': expected 1"},
+        {"return { api = 1, providers = {} }", "names no provider"},
+        {"return { api = 1, provider = {} }", "did you mean 'providers'"},
+        {"return { api = 1, providers = { a = 1 } }", "expected a mapping, found 1"},
+        {"return { api = 1, providers = { ['A b'] = { base_url = 'https://x' } } }", "lower-case"},
+        {PROVIDER("base_ulr = 'https://x'"), "did you mean 'base_url'"},
+        {PROVIDER("base_url = 'http://example.com'"), "plaintext is for loopback only"},
+        {PROVIDER("base_url = 'http://127.0.0.1.evil.com'"), "plaintext is for loopback only"},
+        {PROVIDER("base_url = 'http://localhost.evil.com'"), "plaintext is for loopback only"},
+        {PROVIDER("base_url = 'http://localhost@evil.com'"), "user or password"},
+        {PROVIDER("base_url = 'https://u:p@x'"), "user or password"},
+        {PROVIDER("base_url = 'ftp://x'"), "https://"},
+        {PROVIDER("base_url = 'https://'"), "https://"},
+        {PROVIDER("base_url = 'https://x:0'"), "port"},
+        {PROVIDER("base_url = 'https://x:70000'"), "port"},
+        {PROVIDER("base_url = 'https://x/?a'"), "'?'"},
+        {PROVIDER("base_url = 'https://x\\ny'"), "control character"},
+        {PROVIDER("base_url = 'https://x', key_env = 'A-B'"), "environment variable"},
+        {PROVIDER("base_url = 'https://x', timeout = 0"), "an integer from 1"},
+        {PROVIDER("base_url = 'https://x', timeout = 3601"), "an integer from 1"},
+        {PROVIDER("base_url = 'https://x', streaming = 1"), "true or false"},
+        {PROVIDER("base_url = 'https://x', models = { 1 }"), "expected a text"},
+        {"return { api = 1, default_model = 'b/x', providers = { a = { base_url = 'https://x' } } "
+         "}",
+         "there is no provider 'b'"},
+        {"return { api = 1, default_model = 'x', providers = { a = { base_url = 'https://x' } } }",
+         "'provider/model'"},
+        {"return { api = 1, default_model = 'a/y', providers = { a = { base_url = 'https://x', "
+         "models "
+         "= { 'x' } } } }",
+         "has no model 'y'"},
+        {"while true do end", "ran for more than"},
+        {"return os.getenv('KEY')", "'os' is not there"},
+    };
+    struct rig g;
+    rig_start(&g, BR_SCRIPT_CONFIG);
+    for (size_t i = 0; i < BR_ARRAY_LEN(list); i++) {
+        configure(&g, list[i].text);
+        if (g.a.type != BR_MSG_SCRIPT_FAILED)
+            fail_msg("not refused: %s", list[i].text);
+        rig_says(&g, list[i].says);
+        rig_code(&g, "INVALID_CONFIG");
+        assert_string_equal(g.a.file, "/home/op/bridle.lua");
+    }
+    configure(&g, PROVIDER("base_url = 'http://[::1]:9'"));
+    assert_int_equal(g.a.type, BR_MSG_SCRIPT_CONFIGURED);
+    assert_int_equal(rig_stop(&g), 0);
+}
+
+static void tell(struct rig *g, enum br_msg_type type, const char *text)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    if (text)
+        br_out_blob(&o, text, strlen(text));
+    assert_int_equal(br_chan_send(&g->peer, type, 3, &o, NULL), 0);
+    rig_wait(g, 10000);
+}
+
+static void head(struct rig *g, uint32_t status, const char *type)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_u32(&o.buf, status);
+    br_buf_put_str(&o.buf, type);
+    assert_int_equal(br_chan_send(&g->peer, BR_MSG_ADAPT_HEAD, 0, &o, NULL), 0);
+}
+
+static const char turn[] = "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],"
+                           "\"tools\":[],\"maxTokens\":100,\"stream\":false}";
+
+static void test_adapter(void **state)
+{
+    (void)state;
+    struct rig g;
+    rig_start(&g, BR_SCRIPT_ADAPTER);
+    for (unsigned round = 0; round < 2; round++) {
+        tell(&g, BR_MSG_ADAPT_BUILD, turn);
+        if (g.a.type != BR_MSG_ADAPT_BUILT)
+            fail_msg("%s", g.a.text);
+        assert_non_null(strstr(g.a.file, "/chat/completions"));
+        assert_string_equal(g.a.text, "application/json");
+        assert_non_null(memmem(g.a.body.data, g.a.body.len, "\"model\":\"m\"", 11));
+        head(&g, 200, "application/json");
+        tell(&g, BR_MSG_ADAPT_FEED,
+             "{\"id\":\"c\",\"object\":\"chat.completion\",\"model\":\"m\",\"choices\":[{\"index\":"
+             "0,"
+             "\"message\":{\"role\":\"assistant\",\"con");
+        assert_int_equal(g.a.type, BR_MSG_ADAPT_DELTA);
+        tell(&g, BR_MSG_ADAPT_FEED,
+             "tent\":\"hello\"},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":3,"
+             "\"completion_tokens\":2,\"total_tokens\":5}}");
+        assert_int_equal(g.a.type, BR_MSG_ADAPT_DELTA);
+        tell(&g, BR_MSG_ADAPT_END, NULL);
+        if (g.a.type != BR_MSG_ADAPT_RESPONSE)
+            fail_msg("%s", g.a.text);
+        json_t *v = json_loadb((char *)g.a.body.data, g.a.body.len, 0, NULL);
+        assert_string_equal(json_string_value(json_object_get(v, "text")), "hello");
+        assert_true(json_is_array(json_object_get(v, "toolCalls")));
+        json_decref(v);
+    }
+    assert_int_equal(rig_stop(&g), 0);
+}
+
+static void test_adapter_failures(void **state)
+{
+    (void)state;
+    struct rig g;
+    rig_start(&g, BR_SCRIPT_ADAPTER);
+    tell(&g, BR_MSG_ADAPT_BUILD, "{\"model\":");
+    rig_code(&g, "INVALID_JSON");
+    tell(&g, BR_MSG_ADAPT_BUILD, turn);
+    assert_int_equal(g.a.type, BR_MSG_ADAPT_BUILT);
+    head(&g, 200, "application/json");
+    tell(&g, BR_MSG_ADAPT_FEED, "not json");
+    tell(&g, BR_MSG_ADAPT_END, NULL);
+    rig_code(&g, "PROVIDER_INVALID_RESPONSE");
+    /* an error status is told with the adapter's own code */
+    tell(&g, BR_MSG_ADAPT_BUILD, turn);
+    assert_int_equal(g.a.type, BR_MSG_ADAPT_BUILT);
+    head(&g, 500, "text/html");
+    tell(&g, BR_MSG_ADAPT_END, NULL);
+    rig_code(&g, "PROVIDER_STATUS");
+    /* the program still works */
+    tell(&g, BR_MSG_ADAPT_BUILD, turn);
+    assert_int_equal(g.a.type, BR_MSG_ADAPT_BUILT);
+    /* bytes before a head are a violation */
+    tell(&g, BR_MSG_ADAPT_FEED, "x");
+    assert_int_equal(g.a.type, 1);
+    int status = rig_ended(&g, 5000);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+}
+
+static void test_shell(void **state)
+{
+    (void)state;
+    struct rig g;
+    rig_start(&g, BR_SCRIPT_POLICY);
+    rig_shell(&g, "git diff && rm -rf 'a b'");
+    assert_int_equal(g.a.type, BR_MSG_SHELL_PARSED);
+    assert_int_equal(g.a.flag, 0);
+    BR_CLEANUP_FREE char *text = json_dumps(g.a.commands, JSON_COMPACT);
+    assert_string_equal(text, "[[\"git\",\"diff\"],[\"rm\",\"-rf\",\"a b\"]]");
+    rig_shell(&g, "echo $(rm x)");
+    assert_int_equal(g.a.flag, 1);
+    assert_int_equal(json_array_size(g.a.commands), 0);
+    rig_says(&g, "expansion");
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(1 << 20);
+    for (unsigned i = 0; i < 60000; i++)
+        br_buf_put_str(&b, "");
+    for (size_t i = 0; i < b.len; i++)
+        b.data[i] = i % 30 ? 'x' : ' ';
+    rig_shell(&g, br_buf_cstr(&b)); /* too long: still answered */
+    assert_int_equal(g.a.type, BR_MSG_SHELL_PARSED);
+    assert_int_equal(g.a.flag, 1);
+    b.len = 30000;
+    rig_shell(&g, br_buf_cstr(&b)); /* near the limit: the answer fits into a message */
+    assert_int_equal(g.a.type, BR_MSG_SHELL_PARSED);
+    assert_int_equal(g.a.flag, 0);
+    assert_int_equal(rig_stop(&g), 0);
+}
+
+/* A message of another purpose is a violation. */
+static void test_other_purpose(void **state)
+{
+    (void)state;
+    static const struct {
+        enum br_script_purpose purpose;
+        enum br_msg_type type;
+    } list[] = {{BR_SCRIPT_POLICY, BR_MSG_ADAPT_BUILD}, {BR_SCRIPT_ADAPTER, BR_MSG_COMPILE},
+                {BR_SCRIPT_ADAPTER, BR_MSG_SHELL},      {BR_SCRIPT_POLICY, BR_MSG_SCRIPT_CONFIG},
+                {BR_SCRIPT_POLICY, BR_MSG_EVENT},       {BR_SCRIPT_ADAPTER, BR_MSG_ADAPT_HEAD}};
+    for (size_t i = 0; i < BR_ARRAY_LEN(list); i++) {
+        struct rig g;
+        rig_start(&g, list[i].purpose);
+        tell(&g, list[i].type, "ls");
+        assert_int_equal(g.a.type, 1);
+        int status = rig_ended(&g, 5000);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_config),  cmocka_unit_test(test_bad_configs),
+        cmocka_unit_test(test_adapter), cmocka_unit_test(test_adapter_failures),
+        cmocka_unit_test(test_shell),   cmocka_unit_test(test_other_purpose),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
