@@ -370,7 +370,7 @@ struct br_script *br_script_new(size_t memory_max)
     lua_pushcfunction(s->L, open_state);
     struct br_err err = {.code = BR_OK};
     if (br_script_call(s, 0, 0, BR_SCRIPT_COMPILE_US, BR_E_INTERNAL, &err) < 0) {
-        br_log(BR_LOG_ERROR, "script: %s", err.text);
+        br_log(BR_LOG_DEBUG, "script: %s", err.text);
         br_script_free(&s);
     }
     return s;
