@@ -243,7 +243,7 @@ static int hand_over(struct br_box *b, const struct br_plan *plan, int ws_fd, in
     unsigned n = BR_BOX_FD_ALLOWED;
     int r = br_limits_check(&plan->limits, err);
     if (r < 0)
-        return r;
+        return br_err_wrap(err, "nothing was started");
     BR_CLEANUP_FD int ws = open_workspace(b->host, ws_fd, &st, err);
     if (ws < 0)
         return ws;

@@ -1,0 +1,46 @@
+/*
+ * Tests only: bridle-launch with a weakened configuration or an injected failure, as its
+ * environment says:
+ *   BRIDLE_TEST_WEAK=filter|caps     leave out the filter, or keep the (namespace's) capabilities
+ *   BRIDLE_TEST_FAIL=CALL:N:ERRNO    the N-th call of that wrapper (1...) fails, and all later ones do
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "launch/launch.h"
+#include "sandbox/sys.h"
+
+static enum br_sys fail_call;
+static int fail_at, fail_errno, seen;
+
+static int hook(enum br_sys call)
+{
+    return call == fail_call && ++seen >= fail_at ? fail_errno : 0;
+}
+
+static int set_failure(const char *text)
+{
+    char name[32];
+    if (sscanf(text, "%31[A-Z0-9_]:%d:%d", name, &fail_at, &fail_errno) != 3)
+        return -1;
+    for (int c = 0; c < BR_SYS_COUNT_; c++)
+        if (strcmp(br_sys_name((enum br_sys)c), name) == 0) {
+            fail_call = (enum br_sys)c;
+            br_sys_hook = hook;
+            return 0;
+        }
+    return -1;
+}
+
+int main(void)
+{
+    struct br_host_config cfg = {.init_fd = -1};
+    const char *weak = getenv("BRIDLE_TEST_WEAK"), *failure = getenv("BRIDLE_TEST_FAIL");
+    br_log_init("bridle-launch", BR_LOG_INFO);
+    cfg.weak_no_filter = weak && strcmp(weak, "filter") == 0;
+    cfg.weak_keep_caps = weak && strcmp(weak, "caps") == 0;
+    if (failure && set_failure(failure) < 0)
+        return 2;
+    return br_launch_serve(3, &cfg);
+}
