@@ -9,13 +9,9 @@
 
 #include "cli/view_priv.h"
 
-#define RUN_ID_LEN 30u /* "run_" and 26 characters */
-
 struct showing {
     bool json, list;
-    const char *prefix; /* look for the runs that begin so; NULL: print all */
-    char found[BR_ID_MAX];
-    unsigned nfound, nrows;
+    unsigned nrows;
     struct br_cli_term term;
     struct br_cli_view view;
 };
@@ -77,13 +73,6 @@ static void put_row(struct showing *s, const struct br_cli_row *row)
 static int on_row(void *ctx, const struct br_cli_row *row)
 {
     struct showing *s = ctx;
-    if (s->prefix) {
-        if (strncmp(row->run_id, s->prefix, strlen(s->prefix)) == 0) {
-            snprintf(s->found, sizeof(s->found), "%s", row->run_id);
-            s->nfound++;
-        }
-        return 0;
-    }
     s->nrows++;
     BR_CLEANUP_BUF struct br_buf plain = BR_BUF_INIT(BR_VIEW_MAX), b = BR_BUF_INIT(BR_VIEW_MAX);
     if (s->json) {
@@ -140,49 +129,28 @@ static int ask_store(struct showing *s, const char *run_id, struct br_err *err)
     return code;
 }
 
-/* The full id of the one run that begins with `word`. */
-static int resolve(struct showing *s, const char *word, struct br_err *err)
-{
-    s->prefix = word;
-    int code = ask_store(s, "", err);
-    s->prefix = NULL;
-    if (code != 0)
-        return code < 0 ? br_code_exit((int)err->code) : code;
-    if (s->nfound != 1) {
-        (void)br_err_set(err, BR_E_NOT_FOUND,
-                         s->nfound ? "%u runs begin with '%.48s'; write more of the id"
-                                   : "no run begins with that (%u of them): '%.48s'; 'bridle show' "
-                                     "lists the runs",
-                         s->nfound, word);
-        return br_code_exit(BR_E_NOT_FOUND);
-    }
-    return 0;
-}
-
 int br_cli_show(const struct br_cli_args *a)
 {
     struct br_err err = {.code = BR_OK};
     struct showing s = {.json = br_cli_opt(a, "json") != NULL, .list = a->noperands == 0};
     br_cli_term_init(&s.term, STDIN_FILENO, STDOUT_FILENO);
     br_cli_view_init(&s.view, s.term.colour, s.term.width);
-    int code = 0;
-    if (!s.list) {
-        snprintf(s.found, sizeof(s.found), "%s", a->operands[0]);
-        if (strlen(a->operands[0]) != RUN_ID_LEN)
-            code = resolve(&s, a->operands[0], &err);
+    const char *run = s.list ? "" : a->operands[0];
+    int code = -1;
+    if (strlen(run) >= BR_ID_MAX)
+        (void)br_err_set(&err, BR_E_NOT_FOUND,
+                         "'%.80s' is no id of a run; 'bridle show' lists them", run);
+    else
+        code = ask_store(&s, run, &err);
+    if (code < 0)
+        code = br_code_exit((int)err.code);
+    if (!s.json && !s.list) {
+        br_cli_view_summary(&s.view);
+        (void)print(&s, &s.view.out);
     }
-    if (code == 0) {
-        code = ask_store(&s, s.list ? "" : s.found, &err);
-        if (code < 0)
-            code = br_code_exit((int)err.code);
-        if (!s.json && !s.list) {
-            br_cli_view_summary(&s.view);
-            (void)print(&s, &s.view.out);
-        }
-        static const char none[] = "no run is recorded yet; try 'bridle demo'\n";
-        if (s.list && !s.json && code == 0 && s.nrows == 0)
-            (void)br_write_all(STDERR_FILENO, none, sizeof(none) - 1);
-    }
+    static const char none[] = "no run is recorded yet; try 'bridle demo'\n";
+    if (s.list && !s.json && code == 0 && s.nrows == 0)
+        (void)br_write_all(STDERR_FILENO, none, sizeof(none) - 1);
     if (err.code)
         (void)br_cli_fail(&err);
     br_cli_view_free(&s.view);

@@ -481,7 +481,10 @@ static void test_show(void **state)
     char *const json[] = {(char *)"bridle", (char *)"show", (char *)"--json", NULL};
     char *const one[] = {(char *)"bridle", (char *)"show", (char *)"run_00000000000000000000000001",
                          NULL};
-    char *const vague[] = {(char *)"bridle", (char *)"show", (char *)"run_0", NULL};
+    char long_name[BR_ID_MAX + 1];
+    memset(long_name, 'x', sizeof(long_name) - 1);
+    long_name[BR_ID_MAX] = '\0';
+    char *const vague[] = {(char *)"bridle", (char *)"show", long_name, NULL};
     start_pty(list);
     assert_int_equal(finish(), 0);
     assert_non_null(strstr(out_text, "run_00000000000000000000000001"));
