@@ -90,6 +90,7 @@ endfunction()
 
 # br_fuzz(unit SOURCES fuzz_unit.c LINKS ...): a libFuzzer target where BRIDLE_FUZZ is on, and in
 # every build a replay of the corpus in fuzz_corpus/<unit>/ of the same folder (ctest fuzz.<unit>).
+add_custom_target(fuzzers) # all of them
 function(br_fuzz unit)
   cmake_parse_arguments(A "" "" "SOURCES;LINKS" ${ARGN})
   if(BRIDLE_FUZZ)
@@ -101,6 +102,7 @@ function(br_fuzz unit)
     add_executable(fuzz_${unit} ${A_SOURCES} ${CMAKE_SOURCE_DIR}/core/base/fuzz_replay.c)
     target_link_libraries(fuzz_${unit} PRIVATE ${A_LINKS})
   endif()
+  add_dependencies(fuzzers fuzz_${unit})
   set_target_properties(fuzz_${unit} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   set(args ${CMAKE_CURRENT_SOURCE_DIR}/fuzz_corpus/${unit})
   if(BRIDLE_FUZZ)
