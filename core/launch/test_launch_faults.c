@@ -1,6 +1,7 @@
 /*
  * Every system call that builds a sandbox is made to fail from its N-th time on: the launch is
- * refused and nothing is left. A call is through when the launch succeeds because there is no N-th one.
+ * refused and nothing is left. A call is through when the launch succeeds because there is no N-th
+ * one.
  */
 #include <errno.h>
 #include <sys/wait.h>

@@ -195,6 +195,53 @@ static void test_user_without_cgroups(void **state)
     rig_close(&r);
 }
 
+static const struct br_probe *probe(const struct rig *r, const char *requirement)
+{
+    for (uint32_t i = 0; i < r->nprobes; i++)
+        if (strcmp(r->probes[i].requirement, requirement) == 0)
+            return &r->probes[i];
+    fail_msg("no row '%s'", requirement);
+    return NULL;
+}
+
+static void ask_probes(struct rig *r)
+{
+    assert_int_equal(br_chan_send(&r->chan, BR_MSG_LAUNCH_PROBE, 3, NULL, NULL), 0);
+    while (!r->probed)
+        assert_int_equal(br_chan_dispatch(&r->chan, NULL), 0);
+    assert_true(r->nprobes >= 10);
+    for (uint32_t i = 0; i < r->nprobes; i++) {
+        assert_true(r->probes[i].detail[0]);
+        if (r->probes[i].result != BR_PROBE_OK)
+            assert_true(r->probes[i].fix[0]);
+    }
+    assert_int_equal(rig_children(r->pid), 0);
+}
+
+/* What the probes say is what a launch then does. */
+static void test_probes(void **state)
+{
+    struct rig r;
+    (void)state;
+    rig_need_root();
+    rig_open(&r, 0);
+    assert_true(rig_launch(&r));
+    rig_exit(&r, 0);
+    ask_probes(&r);
+    for (uint32_t i = 0; i < r.nprobes; i++)
+        if (r.probes[i].required && r.probes[i].result != BR_PROBE_OK)
+            fail_msg("a sandbox ran, but '%s' is missing: %s", r.probes[i].requirement,
+                     r.probes[i].detail);
+    rig_close(&r);
+    rig_open(&r, RIG_USER);
+    assert_false(rig_launch_at(&r, -1));
+    ask_probes(&r);
+    assert_int_equal(probe(&r, "user namespaces")->result, BR_PROBE_OK);
+    assert_int_equal(probe(&r, "memory limit")->result, BR_PROBE_MISSING);
+    assert_int_equal(probe(&r, "memory limit")->required, 1);
+    rig_close(&r);
+}
+
 static void test_without_init(void **state)
 {
     struct rig r;
@@ -252,7 +299,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_allowed_paths), cmocka_unit_test(test_workspaces),
         cmocka_unit_test(test_limits),        cmocka_unit_test(test_user_without_cgroups),
-        cmocka_unit_test(test_without_init),  cmocka_unit_test(test_violations),
+        cmocka_unit_test(test_probes),        cmocka_unit_test(test_without_init),
+        cmocka_unit_test(test_violations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,8 @@
  * Tests only: bridle-launch with a weakened configuration or an injected failure, as its
  * environment says:
  *   BRIDLE_TEST_WEAK=filter|caps     leave out the filter, or keep the (namespace's) capabilities
- *   BRIDLE_TEST_FAIL=CALL:N:ERRNO    the N-th call of that wrapper (1...) fails, and all later ones do
+ *   BRIDLE_TEST_FAIL=CALL:N:ERRNO    the N-th call of that wrapper (1...) fails, and all later ones
+ * do
  */
 #include <stdio.h>
 #include <stdlib.h>

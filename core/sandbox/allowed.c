@@ -34,6 +34,7 @@ static struct visible visible(const char *pattern)
     if (br_buf_put_visible(&b, pattern, strnlen(pattern, BR_PATH_MAX), true) == 0 &&
         br_buf_cstr(&b))
         snprintf(v.s, sizeof(v.s), "%s", br_buf_cstr(&b));
+    v.s[br_utf8_floor(v.s, strlen(v.s))] = 0;
     return v;
 }
 

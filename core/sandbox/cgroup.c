@@ -145,18 +145,26 @@ static int limit_cpu(const struct br_cg *cg, unsigned i, uint32_t percent, struc
     return r < 0 ? r : set_number(cg, i, "cpu.cfs_quota_us", quota, err);
 }
 
+int br_cg_limit_one(const struct br_cg *cg, enum br_cg_ctl c, const struct br_limits *l,
+                    struct br_err *err)
+{
+    for (unsigned i = 0; i < cg->place->ndirs; i++) {
+        if (!(cg->place->dirs[i].ctls & 1u << c))
+            continue;
+        if (c == BR_CG_MEMORY)
+            return limit_memory(cg, i, l->memory_bytes, err);
+        if (c == BR_CG_PIDS)
+            return set_number(cg, i, "pids.max", l->pids, err);
+        return limit_cpu(cg, i, l->cpu_percent, err);
+    }
+    return br_cg_require(cg->place, err);
+}
+
 int br_cg_limit(const struct br_cg *cg, const struct br_limits *l, struct br_err *err)
 {
     int r = br_cg_require(cg->place, err);
-    for (unsigned i = 0; r == 0 && i < cg->place->ndirs; i++) {
-        unsigned ctls = cg->place->dirs[i].ctls;
-        if (ctls & 1u << BR_CG_MEMORY)
-            r = limit_memory(cg, i, l->memory_bytes, err);
-        if (r == 0 && (ctls & 1u << BR_CG_PIDS))
-            r = set_number(cg, i, "pids.max", l->pids, err);
-        if (r == 0 && (ctls & 1u << BR_CG_CPU))
-            r = limit_cpu(cg, i, l->cpu_percent, err);
-    }
+    for (int c = 0; r == 0 && c < BR_CG_CTLS; c++)
+        r = br_cg_limit_one(cg, (enum br_cg_ctl)c, l, err);
     return r;
 }
 
@@ -167,6 +175,10 @@ static int get_numbers(int fd, const char *file, uint64_t *a, uint64_t *b, struc
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING, "'%s' could not be read back", file);
     errno = 0;
     *a = strtoull(text, &end, 10);
+    if (strncmp(text, "max", 3) == 0) {
+        *a = UINT64_MAX;
+        end = text + 3;
+    }
     if (end == text || errno)
         return br_err_set(err, BR_E_REQUIREMENT_MISSING, "'%s' holds no limit", file);
     if (b)
@@ -207,7 +219,7 @@ static int read_cpu(const struct br_cg *cg, unsigned i, struct br_cg_read *out, 
     if (r == 0 && period == 0)
         return br_err_set(err, BR_E_REQUIREMENT_MISSING, "the CPU limit has no period");
     if (r == 0)
-        out->cpu_percent = quota * 100 / period;
+        out->cpu_percent = quota > UINT64_MAX / 100 ? UINT64_MAX : quota * 100 / period;
     return r;
 }
 

@@ -57,6 +57,10 @@ int br_cg_v2_fd(const struct br_cg *cg);
 /* Set memory (swap included), pids and cpu. -BR_E_REQUIREMENT_MISSING if the host refuses one. */
 int br_cg_limit(const struct br_cg *cg, const struct br_limits *l, struct br_err *err);
 
+/* One controller only. */
+int br_cg_limit_one(const struct br_cg *cg, enum br_cg_ctl c, const struct br_limits *l,
+                    struct br_err *err);
+
 /* What the kernel says the limits are. */
 struct br_cg_read {
     uint64_t memory_bytes, swap_total_bytes; /* swap_total: memory + swap; 0: not enforced here */
