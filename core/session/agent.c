@@ -124,8 +124,8 @@ static const char *status_of(int code)
 /* Everything that closes the record, in order, whatever happened before. */
 static void end(struct session *s, int code, const char *text, const char *note)
 {
-    (void)session_changes(s, true);
-    int gone = session_unlaunch(s, true);
+    (void)session_changes(s);
+    int gone = session_unlaunch(s, code);
     if (code == 0 && gone < 0) {
         code = gone;
         text = s->stop_err.text;

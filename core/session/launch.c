@@ -101,10 +101,10 @@ int session_launch(struct session *s, struct br_err *err)
     return r < 0 ? r : snapshot(s, err);
 }
 
-int session_changes(struct session *s, bool record)
+int session_changes(struct session *s)
 {
     struct br_err err = {.code = BR_OK};
-    if (!s->sandbox_up || s->init.fd < 0 || !record)
+    if (!s->sandbox_up || s->init.fd < 0)
         return 0;
     int r = snapshot(s, &err);
     const struct br_buf *b = &s->inited.data;
@@ -117,7 +117,7 @@ int session_changes(struct session *s, bool record)
     return session_record(s, "bridle.workspace", "sandbox-runner", changes);
 }
 
-int session_unlaunch(struct session *s, bool record)
+int session_unlaunch(struct session *s, int outcome)
 {
     if (!s->sandbox_up)
         return 0;
@@ -132,11 +132,11 @@ int session_unlaunch(struct session *s, bool record)
                      r < 0 ? "no answer" : s->stop_detail);
         return r < 0 ? r : -BR_E_FAILED;
     }
-    if (!record || !s->sandbox_recorded)
+    if (!s->sandbox_recorded)
         return 0;
-    const char *status = s->stop_code == -BR_E_CANCELED ? "canceled"
-                         : s->stop_code                 ? "failed"
-                                                        : "completed";
+    const char *status = outcome == -BR_E_CANCELED ? "canceled"
+                         : outcome < 0             ? "failed"
+                                                   : "completed";
     json_t *data = json_pack("{s:s, s:s, s:s}", "runId", s->run_id, "containerName",
                              s->sandbox_name, "status", status);
     if (WIFEXITED((int)s->stop_status))

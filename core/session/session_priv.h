@@ -184,8 +184,10 @@ int session_effect(struct session *s, const struct br_grant_ref *g, const char *
 
 int session_compile(struct session *s, struct br_err *err);
 int session_launch(struct session *s, struct br_err *err);
-int session_unlaunch(struct session *s, bool record);
-int session_changes(struct session *s, bool record);
+/* End the sandbox and record that it is gone; `outcome` of the run: 0 or a negative code. */
+int session_unlaunch(struct session *s, int outcome);
+/* Record what the run changed in the workspace. */
+int session_changes(struct session *s);
 
 /* ---- agent.c: the three modes ---- */
 
