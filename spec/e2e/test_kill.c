@@ -97,6 +97,8 @@ static void kill_one(const struct victim *v)
     struct e2e_result r;
     e2e_open(&t, 0);
     pid_t pid = start(&t);
+    /* only then is everything there, and the sweep of old records over */
+    assert_true(e2e_await(pid, ".bridle-init", 0, 10000) > 0);
     pid_t victim = e2e_await(pid, v->comm, v->nth, 10000);
     if (!victim)
         fail_msg("'%s' was never seen", v->comm);
@@ -120,7 +122,7 @@ static void test_victims(void **state)
         {"bridle-script", 0, 700, "failed"},   {"bridle-script", 1, 700, "failed"},
         {"bridle-broker", 0, 700, "failed"},   {"bridle-egress", 0, 700, "failed"},
         {"bridle-scripted", 0, 700, "failed"}, {"bridle-launch", 0, 700, "failed"},
-        {"bridle-init", 0, 300, "failed"},     {"bridled", 0, 700, "failed"},
+        {".bridle-init", 0, 300, "failed"},     {"bridled", 0, 700, "failed"},
     };
     for (size_t i = 0; i < BR_ARRAY_LEN(victims); i++)
         kill_one(&victims[i]);
@@ -166,7 +168,7 @@ static void test_client_killed(void **state)
     struct e2e_result r;
     e2e_open(&t, 0);
     pid_t pid = start(&t);
-    assert_true(e2e_await(pid, "bridle-init", 0, 10000) > 0);
+    assert_true(e2e_await(pid, ".bridle-init", 0, 10000) > 0);
     usleep(300000);
     kill(pid, SIGKILL);
     e2e_wait(&t, pid, 5, &r);

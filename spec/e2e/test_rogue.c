@@ -21,8 +21,12 @@
 
 static const char manifest[] = "id: rogue\ntitle: t\ngoal: g\nacceptance: [a]\n"
                                "allowed_paths: [out/**]\n"
-                               "permissions: {process.exec: {\"touch *\": allow}}\n"
-                               "delivery: {type: none}\n";
+                               "permissions: {}\ndelivery: {type: none}\n";
+
+static const char policy[] = "local policy = require \"bridle.policy\"\n"
+                             "return policy.bundle { api = 1, name = \"test\", rules = {\n"
+                             "  policy.allow { id = \"touch\", action = \"process.exec\", "
+                             "command = \"touch *\" },\n} }\n";
 
 static void copy(const char *from, const char *to)
 {
@@ -65,9 +69,12 @@ static void run_with(const char *replaced)
     e2e_open(&t, 0);
     e2e_write(&t, "workspace/out/seed", "");
     e2e_write(&t, "task.yaml", manifest);
+    e2e_write(&t, "policy.lua", policy);
     make_bin(&t, real, replaced, bin);
     assert_int_equal(setenv("BRIDLE_BIN", bin, 1), 0);
-    e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "task.yaml", "--", "touch", "out/x", NULL);
+    e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "task.yaml", "--",
+            "touch", "out/x", NULL);
+    assert_int_equal(setenv("BRIDLE_BIN", real, 1), 0);
     char *made = e2e_read(&t, "workspace/out/x");
     const char *said = (const char *)r.err.data;
     if (!replaced) {
@@ -81,6 +88,7 @@ static void run_with(const char *replaced)
     }
     free(made);
     e2e_result_free(&r);
+    assert_int_equal(setenv("BRIDLE_BIN", bin, 1), 0); /* whose programs must be gone */
     e2e_expect_clean(&t);
     assert_int_equal(setenv("BRIDLE_BIN", real, 1), 0);
     e2e_close(&t);

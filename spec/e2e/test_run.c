@@ -177,7 +177,6 @@ static void test_provider_faults_end_the_run(void **state)
         const char *fault, *code;
     } rows[] = {
         {"\"close\"", "PROVIDER_"},
-        {"\"silent\"", "PROVIDER_"},
         {"\"garbage\"", "PROVIDER_INVALID_RESPONSE"},
         {"\"no_done\"", "PROVIDER_TRUNCATED"},
         {"\"two_choices\"", "PROVIDER_INVALID_RESPONSE"},

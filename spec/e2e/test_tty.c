@@ -108,6 +108,7 @@ static void interrupt(const char *policy, const char *until)
     e2e_result_free(&r);
     e2e_expect_clean(&t);
     e2e_run(&t, &r, "bridle", "show", "last", "--json", NULL);
+    expect(&r, 0, "\"type\":\"session.created\"");
     assert_int_equal(count(&r.out, "\"type\":\"permission.requested\""),
                      count(&r.out, "\"type\":\"permission.resolved\""));
     assert_int_equal(count(&r.out, "\"type\":\"tool.result\""), 1);

@@ -52,7 +52,7 @@ static void list_cgroups(char *dst, size_t cap)
 {
     char line[BR_PATH_MAX];
     size_t at = 0;
-    FILE *p = popen("find /sys/fs/cgroup -type d -name 'bridle*' 2>/dev/null | sort", "r");
+    FILE *p = popen("find /sys/fs/cgroup -type d -name 'bridle.*' 2>/dev/null | sort", "r");
     assert_non_null(p);
     dst[0] = 0;
     while (fgets(line, sizeof(line), p))
