@@ -142,8 +142,9 @@ struct br_cli_client {
     int signals;
     sigset_t old_mask;
     unsigned nsignals;
-    uint64_t row; /* of the last event */
-    bool listing_done;
+    uint64_t row;      /* of the last event */
+    bool audited;      /* a record is being shown */
+    bool listing_done; /* and it was shown to its end */
     bool ended, done;
     struct br_err broken; /* what a channel of the run ended with */
     bool killed;          /* by the operator's second signal */

@@ -70,6 +70,18 @@ static int peer_gone(struct br_chan *ch, int code, void *ctx, struct br_err *err
     return 0;
 }
 
+/* bridled leaves after CTL_ENDED, while stored events may still wait in the audit's channel. */
+static int ctl_gone(struct br_chan *ch, int code, void *ctx, struct br_err *err)
+{
+    struct br_cli_client *c = ctx;
+    br_close(&ch->fd);
+    if (c->ended && code == -BR_E_PEER_GONE)
+        return 0;
+    if (err)
+        c->broken = *err;
+    return code;
+}
+
 static int on_started(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct br_cli_client *c = ctx;
@@ -90,6 +102,7 @@ static int on_started(struct br_chan *ch, struct br_msg *m, void *ctx, struct br
     int fd = br_msg_take_fd(m);
     if (fd >= 0) {
         br_chan_init(&c->audit, fd, "audit", audit_rules, BR_ARRAY_LEN(audit_rules), c);
+        c->audited = true;
         if (br_loop_watch_chan(c->loop, &c->audit, peer_gone, c) < 0)
             return br_err_set(err, BR_E_INTERNAL, "the record's channel could not be watched");
     }
@@ -286,7 +299,7 @@ int br_cli_client_open(struct br_cli_client *c, const struct br_cli_hooks *hooks
         c->pid = 0;
         return br_err_errno(err, BR_E_FAILED, "'%s' could not be started", path);
     }
-    if (br_loop_watch_chan(c->loop, &c->ctl, NULL, NULL) < 0 ||
+    if (br_loop_watch_chan(c->loop, &c->ctl, ctl_gone, c) < 0 ||
         br_loop_watch(c->loop, c->signals, POLLIN, on_signal, c) < 0)
         return br_err_set(err, BR_E_INTERNAL, "the control channel could not be watched");
     return 0;
@@ -310,8 +323,12 @@ int br_cli_client_wait(struct br_cli_client *c, struct br_err *err)
         snprintf(c->text, sizeof(c->text), "ended at once; the record may lack its end");
         return 0;
     }
-    if (r >= 0 || c->ended)
+    if (r >= 0 || c->ended) {
+        if (c->audited && !c->listing_done && c->code == BR_OK)
+            return br_err_set(err, BR_E_PEER_GONE,
+                              "the record's end did not arrive; what was shown is not complete");
         return 0;
+    }
     if (r == -BR_E_PEER_GONE)
         return br_err_set(err, BR_E_PROGRAM_DIED,
                           "'bridled' has gone before it said how this ended; the run has failed");

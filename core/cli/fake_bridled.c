@@ -96,7 +96,10 @@ static void event(const char *text)
 
 static void ended(unsigned code, unsigned exit_code, const char *text)
 {
-    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT, end = BR_OUT_INIT;
+    br_buf_put_u32(&end.buf, 0);
+    br_buf_put_str(&end.buf, "");
+    (void)br_chan_send(&audit, BR_MSG_EVENTS_END, 0, &end, NULL); /* as the audit ends a record */
     br_chan_close(&audit);
     br_loop_unwatch_chan(loop, &session);
     br_chan_close(&session);
@@ -252,9 +255,6 @@ static int on_show(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
         event("{\"v\":1,\"type\":\"bridle.run\",\"eventId\":\"e\",\"at\":"
               "\"2026-01-01T00:00:00.000+00:00\",\"data\":{\"runId\":\"r1\",\"model\":\"fake\","
               "\"scripted\":true,\"goal\":\"g\",\"rules\":3}}");
-    br_buf_put_u32(&end.buf, 0);
-    br_buf_put_str(&end.buf, "");
-    (void)br_chan_send(&audit, BR_MSG_EVENTS_END, 0, &end, NULL);
     ended(0, 0, "");
     return 0;
 }

@@ -122,7 +122,7 @@ static void test_victims(void **state)
         {"bridle-script", 0, 700, "failed"},   {"bridle-script", 1, 700, "failed"},
         {"bridle-broker", 0, 700, "failed"},   {"bridle-egress", 0, 700, "failed"},
         {"bridle-scripted", 0, 700, "failed"}, {"bridle-launch", 0, 700, "failed"},
-        {".bridle-init", 0, 300, "failed"},     {"bridled", 0, 700, "failed"},
+        {".bridle-init", 0, 300, "failed"},    {"bridled", 0, 700, "failed"},
     };
     for (size_t i = 0; i < BR_ARRAY_LEN(victims); i++)
         kill_one(&victims[i]);
