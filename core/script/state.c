@@ -367,6 +367,8 @@ struct br_script *br_script_new(size_t memory_max)
         return NULL;
     }
     lua_atpanic(s->L, on_panic);
+    /* what a compile makes is kept: collect rarely; at the cap everything is collected anyway */
+    lua_gc(s->L, LUA_GCINC, 400, 0, 0);
     lua_pushcfunction(s->L, open_state);
     struct br_err err = {.code = BR_OK};
     if (br_script_call(s, 0, 0, BR_SCRIPT_COMPILE_US, BR_E_INTERNAL, &err) < 0) {

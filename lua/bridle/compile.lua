@@ -11,6 +11,7 @@ local schema = require "bridle.schema"
 local compile = {}
 
 local EFFECTS = { "allow", "ask", "deny" }
+local RULE = { id = true, effect = true, actions = true, match = true, patterns = true, reason = true }
 local RULES_MAX = 10000
 local ID_MAX = 255
 
@@ -29,9 +30,11 @@ end
 --- Rules of profile or operator, spread to one action and one pattern each.
 local function spread(source, kind, list, out, name)
   for _, rule in ipairs(list) do
-    schema.object(rule, "rule", { id = "required", effect = "required", actions = "required",
-      match = "required", patterns = "required", reason = "optional" })
+    for key in pairs(rule) do
+      if not RULE[key] then schema.fail("rule", ("'%s' is not a key of a rule"):format(key)) end
+    end
     schema.word(rule.effect, "rule.effect", EFFECTS)
+    schema.text(rule.id, "rule.id", 64)
     for _, action in ipairs(schema.list(rule.actions, "rule.actions", 1, 64)) do
       local patterns = rule.match == "any" and { "" }
         or schema.list(rule.patterns, "rule.patterns", 1, RULES_MAX)

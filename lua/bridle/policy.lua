@@ -112,6 +112,13 @@ local function check_match(what, fields, actions, level)
   return kind, patterns
 end
 
+local readable = { id = true, effect = true, match = true, reason = true }
+local rule_metatable = {
+  __name = "policy.rule",
+  __index = function(value, key) return readable[key] and rules[value][key] or nil end,
+  __newindex = function(value) error(("rule '%s' cannot be changed"):format(rules[value].id), 2) end,
+}
+
 local function make_rule(effect, fields)
   local what = "policy." .. effect
   check_keys(what, fields, RULE_KEYS, 2)
@@ -137,11 +144,7 @@ local function make_rule(effect, fields)
   local file, line = host.where(3)
   local data = { id = fields.id, effect = effect, actions = actions, match = match,
     patterns = patterns, reason = reason, file = file, line = line }
-  local value = setmetatable({}, {
-    __name = "policy.rule",
-    __index = { id = data.id, effect = effect, match = match, reason = reason },
-    __newindex = function() error(what .. " cannot be changed", 2) end,
-  })
+  local value = setmetatable({}, rule_metatable)
   rules[value] = data
   return value
 end
