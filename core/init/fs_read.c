@@ -53,7 +53,7 @@ static void put_content(struct br_buf *out, const char *path, const struct br_bu
                   part.len, (unsigned long long)size, cut ? "true" : "false",
                   utf8 ? "utf-8" : "base64");
     if (cut)
-        br_buf_printf(out, ",\"nextOffset\":%llu", (unsigned long long)(offset + part.len));
+        br_buf_printf(out, ",\"nextOffset\":%llu", (unsigned long long)offset + part.len);
     br_buf_put_u8(out, '}');
 }
 

@@ -126,7 +126,7 @@ static int overwrite(struct target *t, const struct br_buf *content)
         fallocate(t->old, 0, st.st_size, (off_t)content->len - st.st_size) < 0 &&
         (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
         int saved = errno;
-        (void)ftruncate(t->old, st.st_size);
+        (void)!ftruncate(t->old, st.st_size);
         errno = saved;
         return -1;
     }
@@ -175,7 +175,7 @@ static int write_file(struct br_init *in, const char *path, const struct br_buf 
 int br_init_fs_write(struct br_init *in, const struct br_init_call *call, struct br_buf *out,
                      struct br_err *err)
 {
-    bool created;
+    bool created = false;
     int r = write_file(in, call->path, &call->text, &created, err);
     if (r < 0)
         return r;
@@ -245,7 +245,7 @@ int br_init_fs_edit(struct br_init *in, const struct br_init_call *call, struct 
     if (changed.failed)
         return br_err_set(err, BR_E_LIMIT_EXCEEDED, "%s would become larger than %u bytes; %s",
                           s.text, BR_INIT_FILE_MAX, unchanged);
-    bool created;
+    bool created = false;
     r = write_file(in, call->path, &changed, &created, err);
     if (r < 0)
         return r;

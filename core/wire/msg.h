@@ -155,8 +155,8 @@
     /* init -> session: u8 ok, u32 code, str text, blob JSON output */                             \
     X(INIT_RESULT, 0x0603)                                                                         \
     /* session -> init: take a snapshot of the workspace (paths, sizes, times); the first answer   \
-       is empty, later ones hold what changed since. No grant: it is metadata for the record.      \
-       empty */                                                                                    \
+       is empty, later ones hold what changed since the first. No grant: it is metadata for the    \
+       record. Not while a command runs. empty */                                                  \
     X(INIT_SNAPSHOT, 0x0606)                                                                       \
     /* init -> session: blob JSON {"changed":[{"path","change":"added|modified|removed","size"?}], \
        "truncated":bool} */                                                                        \

@@ -85,13 +85,20 @@ void br_grant_ref_get(struct br_rd *r, struct br_grant_ref *g);
 /* ---- INIT_CALL: the operation behind the grant ---- */
 /*
  * Paths are relative to /workspace. Results are JSON objects:
- *   FS_READ   {"path","content","bytes","truncated","encoding":"utf-8"|"base64","nextOffset"?}
- *   FS_LIST   {"path","entries":[{"name","type":"file|dir|link|other","size"}],"truncated"}
- *   FS_SEARCH {"matches":[{"path","line","text"}],"filesSearched","truncated"}
+ *   FS_READ   {"path","content","bytes" (of content),"size" (of the file),"truncated",
+ *              "encoding":"utf-8"|"base64","nextOffset"?}
+ *   FS_LIST   {"path","entries":[{"name","type":"file|dir|link|other","size"}],"truncated"};
+ *              recursive: name is the path below "path"
+ *   FS_SEARCH {"matches":[{"path","line","text"}],"filesSearched","binarySkipped","unreadable",
+ *              "truncated"}
  *   FS_WRITE  {"path","bytes","created"}
- *   FS_EDIT   {"path","replaced","bytes"}
+ *   FS_EDIT   {"path","replaced","bytes"}; refused with INVALID_ARGUMENTS because the old text is
+ *              not there exactly once: {"path","occurrences"}
  *   EXEC      {"exitCode"|"signal","stdout","stderr","stdoutBytes","stderrBytes","truncated",
  *              "timedOut","durationMs"}
+ *              A stream that was cut has a line that says so between its first and its last part. A
+ *              command that cannot be started: exitCode 127 or 126 and the reason in stderr.
+ * Aborted: refused with CANCELED, and the same object.
  */
 struct br_init_call {
     uint8_t op;             /* enum br_init_op */
