@@ -94,24 +94,27 @@ uint64_t redact_run_end(struct redact_scan *s, unsigned c, uint64_t at, bool *op
 }
 
 void redact_mark_run(struct redact_scan *s, uint64_t start, unsigned c, uint64_t run,
-                     const char *name)
+                     const struct redact_pattern *p)
 {
     bool open;
     uint64_t end = redact_run_end(s, c, run, &open);
     if (open)
         s->open |= 1u << c;
+    /* "sk-ant-" says more than "sk-"; a registered secret (rank 0) more than any shape */
+    uint8_t rank = (uint8_t)(UINT8_MAX - (p->len < 200 ? p->len : 200));
     if (end > start)
-        redact_mark(s, start, end, name, 1);
+        redact_mark(s, start, end, p->name, rank);
 }
 
 /* More text has come: what was marked up to the end of the window may go on. */
 static void extend_open(struct redact_scan *s, uint64_t old_end)
 {
+    static const struct redact_pattern more = {.name = ""};
     uint32_t open = s->open;
     s->open = 0;
     for (unsigned c = 0; open; c++, open >>= 1)
         if (open & 1)
-            redact_mark_run(s, old_end ? old_end - 1 : 0, c, old_end, "");
+            redact_mark_run(s, old_end ? old_end - 1 : 0, c, old_end, &more);
 }
 
 /* ---- views ---- */
@@ -342,8 +345,10 @@ static void scan_write(struct redact_scan *s, struct br_buf *out)
         br_buf_put_u8(out, ']');
         s->out_pos = iv->end;
     }
-    memmove(s->pending, s->pending + n, (s->npending - n) * sizeof(*s->pending));
-    s->npending -= n;
+    if (n) {
+        memmove(s->pending, s->pending + n, (s->npending - n) * sizeof(*s->pending));
+        s->npending -= n;
+    }
     /* an interval that is kept starts at `safe` or later */
     write_raw(s, safe < s->end ? safe : s->end, out);
 }

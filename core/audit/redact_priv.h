@@ -169,7 +169,7 @@ void redact_mark(struct redact_scan *s, uint64_t start, uint64_t end, const char
                  uint8_t rank);
 /* Mark from `start` over the run of class c that starts at `run`. */
 void redact_mark_run(struct redact_scan *s, uint64_t start, unsigned c, uint64_t run,
-                     const char *name);
+                     const struct redact_pattern *p);
 /* Verify and mark one anchor whose literal ends at s->pos. */
 enum redact_verdict redact_verify(struct redact_scan *s, const struct redact_pattern *p);
 

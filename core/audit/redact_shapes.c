@@ -246,7 +246,7 @@ static enum redact_verdict check_run(struct redact_scan *s, const struct redact_
     if (v == VERDICT_YES)
         v = run_has(s, s->pos, p->class, p->flags);
     if (v == VERDICT_YES)
-        redact_mark_run(s, p->kind == KIND_BEARER ? s->pos : start, p->class, s->pos, p->name);
+        redact_mark_run(s, p->kind == KIND_BEARER ? s->pos : start, p->class, s->pos, p);
     return v;
 }
 
@@ -311,7 +311,7 @@ static enum redact_verdict check_dotted(struct redact_scan *s, const struct reda
     enum redact_verdict v =
         two_runs(s, s->pos, p->min, jwt ? BR_REDACT_LOOKAHEAD_MAX - 64 : LOOK_NEAR, p->min);
     if (v == VERDICT_YES)
-        redact_mark_run(s, s->pos - p->len, CLASS_DOTTED, s->pos, p->name);
+        redact_mark_run(s, s->pos - p->len, CLASS_DOTTED, s->pos, p);
     return v;
 }
 
@@ -418,7 +418,7 @@ static enum redact_verdict check_quoted(struct redact_scan *s, const struct reda
             v = VERDICT_NO;
     }
     if (v == VERDICT_YES)
-        redact_mark_run(s, a->value, class, a->value, p->name);
+        redact_mark_run(s, a->value, class, a->value, p);
     return v;
 }
 
@@ -446,7 +446,7 @@ static enum redact_verdict check_unquoted(struct redact_scan *s, const struct re
         taken = password ? n >= 6 && digit : n >= 8 && digit && letter;
     if (!taken || call)
         return VERDICT_NO;
-    redact_mark_run(s, a->value, CLASS_VALUE, a->value, p->name);
+    redact_mark_run(s, a->value, CLASS_VALUE, a->value, p);
     return VERDICT_YES;
 }
 
@@ -483,7 +483,7 @@ static enum redact_verdict check_authorization(struct redact_scan *s,
             return v == VERDICT_YES ? VERDICT_NO : v;
         v = run_long(s, at, CLASS_VALUE, 4);
         if (v == VERDICT_YES)
-            redact_mark_run(s, at, CLASS_LINE, at, p->name);
+            redact_mark_run(s, at, CLASS_LINE, at, p);
         return v;
     }
     return check_assign(s, p);
@@ -502,7 +502,7 @@ static enum redact_verdict check_cookie(struct redact_scan *s, const struct reda
         if (c == '=' && i > 0) {
             v = run_long(s, a.value + i + 1, CLASS_VALUE, 4);
             if (v == VERDICT_YES)
-                redact_mark_run(s, a.value, CLASS_LINE, a.value, p->name);
+                redact_mark_run(s, a.value, CLASS_LINE, a.value, p);
             return v;
         }
         if (!redact_is(c, CLASS_DOTTED))
@@ -531,7 +531,9 @@ static enum redact_verdict check_url(struct redact_scan *s, const struct redact_
     uint64_t start = colon ? colon + 1 : s->pos;
     if (!at || at <= start || (!colon && (!digit || at - start < 20)))
         return VERDICT_NO;
-    enum redact_verdict v = is_placeholder(s, start);
+    enum redact_verdict v = begins(s, s->pos, "[redacted:", false);
+    if (v == VERDICT_NO)
+        v = is_placeholder(s, start);
     if (v == VERDICT_NO)
         redact_mark(s, start, at, p->name, 1);
     return v == VERDICT_YES ? VERDICT_NO : v == VERDICT_NO ? VERDICT_YES : v;
@@ -592,7 +594,7 @@ static enum redact_verdict check_pem(struct redact_scan *s, const struct redact_
     if (v == VERDICT_NO)
         v = begins(s, at, "version:", false);
     if (v == VERDICT_YES)
-        redact_mark_run(s, s->pos - p->len, CLASS_PEM, at, p->name);
+        redact_mark_run(s, s->pos - p->len, CLASS_PEM, at, p);
     return v;
 }
 
