@@ -20,6 +20,8 @@ static int schema_error(struct br_err *err, const char *path, const char *what)
 static bool in_values(const char *values, const char *s)
 {
     size_t n = strlen(s);
+    if (strchr(s, '|'))
+        return false; /* several of them are none of them */
     for (const char *p = values; n && p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL)
         if (strncmp(p, s, n) == 0 && (p[n] == '|' || p[n] == 0))
             return true;
