@@ -190,6 +190,18 @@ static int view_escape(struct redact_scan *s, struct redact_view *v, int kind)
     return 1;
 }
 
+/* The first n pending bytes are no escape: they stand for themselves. */
+static void view_literal(struct redact_scan *s, struct redact_view *v, unsigned n)
+{
+    uint64_t pos = s->pos;
+    for (unsigned i = 0; i < n; i++) {
+        s->pos = v->pending_at + i + 1;
+        view_emit(s, v, v->pending[i], v->pending_at + i);
+    }
+    s->pos = pos;
+    v->npending = 0;
+}
+
 /* The raw byte before s->pos. */
 static void view_step(struct redact_scan *s, int kind, uint8_t byte)
 {
@@ -209,17 +221,11 @@ static void view_step(struct redact_scan *s, int kind, uint8_t byte)
     int r = view_escape(s, v, kind);
     if (r == 0)
         return;
-    unsigned n = v->npending;
-    v->npending = 0;
-    if (r > 0)
+    if (r > 0) {
+        v->npending = 0;
         return;
-    /* not an escape after all: its bytes stand for themselves, and the last may start one */
-    uint64_t pos = s->pos;
-    for (unsigned i = 0; i + 1 < n; i++) {
-        s->pos = v->pending_at + i + 1;
-        view_emit(s, v, v->pending[i], v->pending_at + i);
     }
-    s->pos = pos;
+    view_literal(s, v, v->npending - 1); /* the last one may start an escape itself */
     view_step(s, kind, byte);
 }
 
@@ -303,6 +309,10 @@ static void scan_window(struct redact_scan *s)
     }
     s->state = state;
     s->pos = s->base + (uint64_t)(p - s->text);
+    /* an escape that the end of the text cuts off is none */
+    for (int k = 0; s->final && k < VIEW_COUNT; k++)
+        if (s->views[k].active)
+            view_literal(s, &s->views[k], s->views[k].npending);
 }
 
 /* Everything before this position is decided. */

@@ -212,7 +212,8 @@ static void test_enums(void **state)
     for (size_t i = 0; i < BR_ARRAY_LEN(enums); i++) {
         const struct sample *s = &samples[enums[i].sample];
         char *copy = strdup(enums[i].good), *save = NULL;
-        with(s, enums[i].key, json_string(enums[i].good), false, "all of them");
+        with(s, enums[i].key, json_string(enums[i].good), !strchr(enums[i].good, '|'),
+             "all of them");
         for (char *w = strtok_r(copy, "|", &save); w; w = strtok_r(NULL, "|", &save)) {
             char more[64];
             with(s, enums[i].key, json_string(w), true, w);
