@@ -18,7 +18,7 @@
 #define AUDIT_TEXT_US 50000u
 #define AUDIT_TEXT_MAX 4096u
 /* How long a client that reads nothing is waited for at the end of a run. */
-#define AUDIT_CLIENT_WAIT_US 10000000u
+#define AUDIT_CLIENT_WAIT_US 5000000u
 
 enum audit_mode { AUDIT_RECORD = 0, AUDIT_READ = 1, AUDIT_RECOVER = 2 };
 

@@ -106,8 +106,10 @@ void feed_end(struct audit *a, int code, const char *text)
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_buf_put_u32(&o.buf, (uint32_t)(code < 0 ? -code : code));
     br_buf_put_str(&o.buf, text);
-    /* somebody who did not read the events will not read this either: no waiting */
-    if (a->client.fd >= 0)
+    /* who did not read the events in time will not read this either: no more waiting */
+    if (a->client.fd >= 0 && feed_idle(a))
+        (void)feed_send(a, BR_MSG_EVENTS_END, &o, NULL);
+    else if (a->client.fd >= 0)
         (void)br_chan_send(&a->client, BR_MSG_EVENTS_END, 0, &o, NULL);
     drop_client(a);
 }

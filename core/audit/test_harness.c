@@ -311,3 +311,79 @@ void h_begin(struct harness *h)
     h_good(h, "agent.started",
            "{\"agentId\":\"agt_1\",\"sessionId\":\"ses_1\",\"model\":\"test-model\"}");
 }
+
+void h_has(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("'%s' is not in %s", part, text);
+}
+
+const char *h_next(struct harness *h, const char *type)
+{
+    char want[64];
+    const char *e = h_event(h);
+    snprintf(want, sizeof(want), "{\"v\":1,\"type\":\"%s\",", type);
+    if (strncmp(e, want, strlen(want)) != 0)
+        fail_msg("not a '%s': %s", type, e);
+    return e;
+}
+
+void h_end(struct harness *h, enum br_code code, const char *status, int exit_status)
+{
+    h_expect(h, &h->client, BR_MSG_EVENTS_END);
+    assert_string_equal(br_code_name((int)h->m.code), br_code_name(code));
+    h_expect(h, &h->sup, BR_MSG_AUDIT_CLOSED);
+    assert_string_equal(br_code_name((int)h->m.code), br_code_name(code));
+    assert_string_equal(h->m.status, status);
+    assert_int_equal(h_wait(h), exit_status);
+}
+
+unsigned h_read_back(struct harness *h, const char *run, char *types, size_t cap)
+{
+    unsigned n = 0;
+    if (types)
+        types[0] = 0;
+    h_start(h, H_READ, H_CLIENT, run, "");
+    assert_string_equal(h->m.text, "OK");
+    h_expect(h, &h->client, BR_MSG_RUN_ROW);
+    for (;;) {
+        assert_int_equal(h_receive(h, &h->client), 0);
+        if (h->m.type == BR_MSG_EVENTS_END)
+            break;
+        assert_int_equal(h->m.type, BR_MSG_EVENT);
+        assert_int_equal(h->m.row, ++n);
+        const char *t = strstr(br_buf_cstr(&h->m.body), "\"type\":\"") + 8;
+        if (types)
+            snprintf(types + strlen(types), cap - strlen(types), "%.*s ", (int)strcspn(t, "\""), t);
+    }
+    assert_int_equal(h->m.code, 0);
+    h_expect(h, &h->sup, BR_MSG_AUDIT_CLOSED);
+    assert_int_equal(h_wait(h), 0);
+    return n;
+}
+
+bool h_in_files(const struct harness *h, const char *needle)
+{
+    static const char *const files[] = {BR_STORE_FILE, BR_STORE_FILE "-wal", BR_STORE_FILE "-shm"};
+    bool found = false;
+    for (size_t i = 0; i < BR_ARRAY_LEN(files); i++) {
+        char path[128];
+        struct br_buf b = BR_BUF_INIT(64u * 1024 * 1024);
+        snprintf(path, sizeof(path), "%s/%s", h->dir, files[i]);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+            continue;
+        assert_int_equal(br_read_all(fd, &b, path, NULL), 0);
+        found |= b.len && memmem(b.data, b.len, needle, strlen(needle)) != NULL;
+        close(fd);
+        br_buf_free(&b);
+    }
+    return found;
+}
+
+void h_no_more(struct harness *h, struct br_chan *c)
+{
+    struct pollfd p = {.fd = c->fd, .events = POLLIN};
+    (void)h;
+    assert_int_equal(poll(&p, 1, 100), 0);
+}

@@ -71,6 +71,26 @@ const char *h_event(struct harness *h);
 void h_send_close(struct harness *h, enum br_code code, const char *status, const char *note,
                   unsigned sandbox);
 
+void h_has(const char *text, const char *part);
+/* The next event of the client has this type; its bytes. */
+const char *h_next(struct harness *h, const char *type);
+/* EVENTS_END, AUDIT_CLOSED and the exit of the program are these. */
+void h_end(struct harness *h, enum br_code code, const char *status, int exit_status);
+/* Read one run through mode read: how many events, contiguous; their types into `types`. */
+unsigned h_read_back(struct harness *h, const char *run, char *types, size_t cap);
+/* Is it in any file of the store? */
+bool h_in_files(const struct harness *h, const char *needle);
+void h_no_more(struct harness *h, struct br_chan *c);
+
+#define H_NOTICE "{\"code\":\"X\",\"message\":\"m\"}"
+#define H_CALL "{\"callId\":\"c1\",\"tool\":\"fs_write\",\"input\":{\"path\":\"a\"}}"
+#define H_ASK                                                                                      \
+    "{\"permissionId\":\"p1\",\"sessionId\":\"ses_1\",\"callId\":\"c1\",\"action\":\"fs.write\","  \
+    "\"subject\":\"a\",\"scope\":\"once\"}"
+#define H_SANDBOX                                                                                  \
+    "{\"runId\":\"run_1\",\"containerName\":\"box\",\"image\":\"i\",\"network\":\"none\","         \
+    "\"mounts\":1}"
+
 /* session.created and agent.started */
 void h_begin(struct harness *h);
 /* "pid:start-time:boot-id" of a process. */

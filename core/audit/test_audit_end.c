@@ -1,0 +1,367 @@
+/*
+ * The end of a record, whoever dies, and the reader: clients that do not read, kill -9, recovery of
+ * what was left, the listing, the full disk.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "audit/test_harness.h"
+
+#define ALL (H_SESSION | H_CLIENT | H_EGRESS)
+
+static int setup(void **state)
+{
+    struct harness *h = malloc(sizeof(*h));
+    h_init(h);
+    *state = h;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    h_free(*state);
+    free(*state);
+    return 0;
+}
+
+static void test_close_completes_the_record(void **state)
+{
+    struct harness *h = *state;
+    h_record(h, ALL, "run_1");
+    h_begin(h);
+    h_good(h, "sandbox.started", H_SANDBOX);
+    h_good(h, "model.request", "{\"requestId\":\"r1\",\"model\":\"m\",\"messageCount\":1}");
+    h_good(h, "tool.call", H_CALL);
+    h_good(h, "tool.call", "{\"callId\":\"c2\",\"tool\":\"fs_read\",\"input\":null}");
+    h_good(h, "permission.requested", H_ASK);
+    for (int i = 0; i < 7; i++)
+        h_event(h);
+    h_close(&h->session); /* it was killed */
+    h_send_close(h, BR_E_PROGRAM_DIED, "failed", "the session was killed", 1);
+    h_has(h_next(h, "permission.resolved"),
+          "\"actor\":\"kernel\",\"data\":{\"permissionId\":\"p1\",\"sessionId\":\"ses_1\","
+          "\"callId\":\"c1\",\"action\":\"fs.write\",\"subject\":\"a\",\"scope\":\"once\","
+          "\"decision\":\"deny\",");
+    h_has(h_next(h, "tool.result"),
+          "{\"callId\":\"c1\",\"tool\":\"fs_write\",\"ok\":false,\"output\":null,\"error\":"
+          "{\"code\":\"PROGRAM_DIED\",");
+    h_has(h_next(h, "tool.result"), "{\"callId\":\"c2\",\"tool\":\"fs_read\",\"ok\":false,");
+    h_has(h_next(h, "sandbox.stopped"),
+          "{\"runId\":\"run_1\",\"containerName\":\"box\",\"status\":\"failed\",\"exitCode\":137,"
+          "\"durationMs\":4321}");
+    h_has(h_next(h, "error"), "{\"code\":\"PROGRAM_DIED\",\"message\":\"the session was killed\"}");
+    h_has(h_next(h, "agent.stopped"),
+          "{\"agentId\":\"agt_1\",\"status\":\"failed\",\"steps\":1,\"toolCalls\":2,\"note\":"
+          "\"the session was killed\"}");
+    h_end(h, BR_OK, "failed", 0);
+}
+
+static void test_close_claims_no_more_than_is_known(void **state)
+{
+    struct harness *h = *state;
+    h_record(h, ALL, "run_1");
+    h_begin(h);
+    h_good(h, "sandbox.started", H_SANDBOX);
+    for (int i = 0; i < 3; i++)
+        h_event(h);
+    h_send_close(h, BR_E_CANCELED, "canceled", "", 2); /* not verified */
+    h_next(h, "error");
+    h_has(h_next(h, "agent.stopped"), "\"status\":\"canceled\"");
+    h_end(h, BR_OK, "canceled", 0);
+}
+
+static void test_close_leaves_a_complete_record_alone(void **state)
+{
+    struct harness *h = *state;
+    h_record(h, ALL, "run_1");
+    h_begin(h);
+    h_good(h, "agent.stopped",
+           "{\"agentId\":\"agt_1\",\"status\":\"budget_exceeded\",\"steps\":0,\"toolCalls\":0}");
+    for (int i = 0; i < 3; i++)
+        h_event(h);
+    h_send_close(h, BR_E_FAILED, "failed", "too late", 1);
+    h_end(h, BR_OK, "budget_exceeded", 0);
+    assert_int_equal(h_read_back(h, "run_1", NULL, 0), 3);
+}
+
+static void test_supervisor_dies(void **state)
+{
+    struct harness *h = *state;
+    h_record(h, ALL, "run_1");
+    h_begin(h);
+    h_good(h, "tool.call", H_CALL);
+    h_text(h, "req_1", "unfinished", false);
+    h_close(&h->sup);
+    assert_int_equal(h_wait(h), 1);
+    for (int i = 0; i < 3; i++)
+        h_event(h);
+    h_has(h_next(h, "bridle.text"), "\"final\":true");
+    h_next(h, "tool.result");
+    h_has(h_next(h, "error"), "\"code\":\"PROGRAM_DIED\"");
+    h_next(h, "agent.stopped");
+    h_expect(h, &h->client, BR_MSG_EVENTS_END);
+    assert_int_equal(h_read_back(h, "run_1", NULL, 0), 7);
+}
+
+/* ---- the client ---- */
+
+static void test_many_appends_are_answered_in_order(void **state)
+{
+    struct harness *h = *state;
+    h_record(h, ALL, "run_1");
+    h_begin(h);
+    uint64_t first = h->next_id + 1;
+    for (int i = 0; i < 100; i++)
+        h_send_append(h, "bridle.notice", "kernel", H_NOTICE);
+    for (int i = 0; i < 100; i++) {
+        h_expect(h, &h->session, BR_MSG_APPENDED);
+        assert_int_equal(h->m.id, first + (unsigned)i);
+        assert_int_equal(h->m.row, 3 + i);
+    }
+    for (int i = 0; i < 102; i++) {
+        h_event(h);
+        assert_int_equal(h->m.row, i + 1);
+    }
+}
+
+static void test_client_that_does_not_read(void **state)
+{
+    struct harness *h = *state;
+    char data[9000], pad[8001];
+    h_record(h, ALL, "run_1");
+    h_begin(h);
+    memset(pad, 'x', 8000);
+    pad[8000] = 0;
+    snprintf(data, sizeof(data), "{\"callId\":\"c1\",\"tool\":\"x\",\"input\":\"%s\"}", pad);
+    /* ten times what a socket holds */
+    for (int i = 0; i < 300; i++) {
+        h_good(h, "tool.call", data);
+        h_good(h, "tool.result", "{\"callId\":\"c1\",\"tool\":\"x\",\"ok\":true,\"output\":0}");
+    }
+    /* now it reads: everything is there, in order */
+    for (int i = 0; i < 602; i++) {
+        h_event(h);
+        assert_int_equal(h->m.row, i + 1);
+    }
+    h_good(h, "bridle.notice", H_NOTICE);
+    h_next(h, "bridle.notice");
+}
+
+static void test_client_that_never_reads_does_not_stop_the_end(void **state)
+{
+    struct harness *h = *state;
+    h_record(h, ALL, "run_1");
+    h_begin(h);
+    for (int i = 0; i < 1000; i++)
+        h_good(h, "bridle.notice", H_NOTICE);
+    uint64_t start = br_now_us();
+    h_send_close(h, BR_OK, "completed", "", 0);
+    h_expect(h, &h->sup, BR_MSG_AUDIT_CLOSED);
+    assert_int_equal(h->m.code, 0);
+    assert_string_equal(h->m.status, "completed");
+    assert_true(br_now_us() - start < 12000000);
+    assert_int_equal(h_wait(h), 0);
+    assert_int_equal(h_read_back(h, "run_1", NULL, 0), 1003);
+}
+
+static void test_client_that_goes_away(void **state)
+{
+    struct harness *h = *state;
+    h_record(h, ALL, "run_1");
+    h_begin(h);
+    h_close(&h->client);
+    for (int i = 0; i < 50; i++)
+        h_good(h, "bridle.notice", H_NOTICE);
+    h_send_close(h, BR_OK, "completed", "", 0);
+    h_expect(h, &h->sup, BR_MSG_AUDIT_CLOSED);
+    assert_string_equal(h->m.status, "completed");
+    assert_int_equal(h_wait(h), 0);
+    assert_int_equal(h_read_back(h, "run_1", NULL, 0), 53);
+}
+
+/* ---- crashes ---- */
+
+static void test_kill_in_the_middle(void **state)
+{
+    struct harness *h = *state;
+    for (int round = 0; round < 4; round++) {
+        char run[32];
+        uint64_t seen = 0, answered = 0;
+        snprintf(run, sizeof(run), "run_%d", round);
+        h_record(h, ALL, run);
+        h_begin(h);
+        for (int i = 0; i < 40; i++)
+            h_send_append(h, "bridle.notice", "kernel", H_NOTICE);
+        for (int i = 0; i < round * 12; i++) {
+            h_expect(h, &h->session, BR_MSG_APPENDED);
+            answered = h->m.row;
+        }
+        kill(h->pid, SIGKILL);
+        assert_int_equal(h_wait(h), 128 + SIGKILL);
+        while (h_receive(h, &h->session) == 0)
+            answered = h->m.row;
+        while (h_receive(h, &h->client) == 0)
+            assert_int_equal(h->m.row, ++seen);
+        unsigned stored = h_read_back(h, run, NULL, 0);
+        assert_true(stored >= seen && stored >= answered);
+    }
+}
+
+static void row_status(struct harness *h, const char *run, const char *status)
+{
+    h_start(h, H_READ, H_CLIENT, run, "");
+    h_expect(h, &h->client, BR_MSG_RUN_ROW);
+    assert_string_equal(h->m.text, run);
+    assert_string_equal(h->m.status, status);
+    while (h->m.type != BR_MSG_EVENTS_END)
+        assert_int_equal(h_receive(h, &h->client), 0);
+    assert_int_equal(h_wait(h), 0);
+}
+
+static void killed_run(struct harness *h, const char *run, const char *owner)
+{
+    h_start(h, H_RECORD, ALL, run, owner);
+    assert_string_equal(h->m.text, "OK");
+    h_begin(h);
+    h_good(h, "tool.call", H_CALL);
+    h_good(h, "permission.requested", H_ASK);
+    kill(h->pid, SIGKILL);
+    h_wait(h);
+}
+
+static void test_recover(void **state)
+{
+    struct harness *h = *state;
+    char mine[BR_STORE_OWNER_MAX], dead[BR_STORE_OWNER_MAX], types[512];
+    h_owner(mine, getpid());
+    /* the same pid, started at another time: somebody else by now */
+    snprintf(dead, sizeof(dead), "%d:1:%s", (int)getpid(), strrchr(mine, ':') + 1);
+    killed_run(h, "run_live", mine);
+    killed_run(h, "run_dead", dead);
+    killed_run(h, "run_boot", "1:1:00000000-0000-0000-0000-000000000000");
+    killed_run(h, "run_odd", "nonsense");
+    row_status(h, "run_live", "running");
+    row_status(h, "run_dead", "interrupted");
+    h_start(h, H_RECOVER, 0, "", "");
+    assert_string_equal(h->m.text, "OK");
+    h_expect(h, &h->sup, BR_MSG_AUDIT_CLOSED);
+    assert_int_equal(h->m.code, 0);
+    assert_string_equal(h->m.text, "3 records were closed");
+    assert_int_equal(h_wait(h), 0);
+    row_status(h, "run_live", "running");
+    row_status(h, "run_dead", "failed");
+    assert_int_equal(h_read_back(h, "run_live", NULL, 0), 4);
+    h_read_back(h, "run_dead", types, sizeof(types));
+    assert_string_equal(types, "session.created agent.started tool.call permission.requested "
+                               "permission.resolved tool.result error agent.stopped ");
+    /* nothing is left to do */
+    h_start(h, H_RECOVER, 0, "", "");
+    h_expect(h, &h->sup, BR_MSG_AUDIT_CLOSED);
+    assert_string_equal(h->m.text, "0 records were closed");
+    assert_int_equal(h_wait(h), 0);
+}
+
+static void test_read(void **state)
+{
+    struct harness *h = *state;
+    static const char *const runs[] = {"run_aa", "run_ab", "run_b"};
+    static const struct {
+        const char *name;
+        enum br_code code;
+    } asked[] = {{"run_aa", BR_OK},
+                 {"run_b", BR_OK},
+                 {"last", BR_OK},
+                 {"run_a", BR_E_NOT_FOUND},
+                 {"x", BR_E_NOT_FOUND}};
+    h_start(h, H_READ, H_CLIENT, "", "");
+    h_expect(h, &h->client, BR_MSG_EVENTS_END);
+    assert_int_equal(h->m.code, 0);
+    h_wait(h);
+    for (size_t i = 0; i < BR_ARRAY_LEN(runs); i++) {
+        h_record(h, ALL, runs[i]);
+        h_send_close(h, BR_OK, "completed", "", 0);
+        h_expect(h, &h->sup, BR_MSG_AUDIT_CLOSED);
+        h_wait(h);
+    }
+    h_start(h, H_READ, H_CLIENT, "", "");
+    for (size_t i = 0; i < BR_ARRAY_LEN(runs); i++) {
+        h_expect(h, &h->client, BR_MSG_RUN_ROW);
+        assert_string_equal(h->m.text, runs[i]);
+        assert_string_equal(h->m.status, "completed");
+    }
+    h_expect(h, &h->client, BR_MSG_EVENTS_END);
+    h_wait(h);
+    for (size_t i = 0; i < BR_ARRAY_LEN(asked); i++) {
+        h_start(h, H_READ, H_CLIENT, asked[i].name, "");
+        do
+            assert_int_equal(h_receive(h, &h->client), 0);
+        while (h->m.type != BR_MSG_EVENTS_END);
+        assert_string_equal(br_code_name((int)h->m.code), br_code_name(asked[i].code));
+        assert_int_equal(h_wait(h), 0);
+    }
+}
+
+static void test_full_disk(void **state)
+{
+    struct harness *h = *state;
+    h->fsize = 200000;
+    h_record(h, ALL, "run_1");
+    h_begin(h);
+    char data[9000], pad[4001];
+    memset(pad, 'x', 4000);
+    pad[4000] = 0;
+    snprintf(data, sizeof(data), "{\"callId\":\"c1\",\"tool\":\"x\",\"input\":\"%s\"}", pad);
+    uint64_t stored = 2;
+    for (int i = 0; i < 1000; i++) {
+        h_append(h, i % 2 ? "tool.result" : "tool.call", "kernel",
+                 i % 2 ? "{\"callId\":\"c1\",\"tool\":\"x\",\"ok\":true,\"output\":0}" : data);
+        if (h->m.type != BR_MSG_APPENDED)
+            break;
+        stored = h->m.row;
+    }
+    assert_int_equal(h->m.type, BR_MSG_APPEND_FAILED);
+    assert_int_equal(h->m.code, BR_E_STORE_FAILED);
+    assert_true(stored > 2);
+    h_bad(h, "bridle.notice", H_NOTICE, BR_E_STORE_FAILED);
+    /* what was stored was shown, and nothing else */
+    for (uint64_t i = 0; i < stored; i++) {
+        h_event(h);
+        assert_int_equal(h->m.row, i + 1);
+    }
+    h_no_more(h, &h->client);
+    h_send_close(h, BR_E_STORE_FAILED, "failed", "", 0);
+    do
+        assert_int_equal(h_receive(h, &h->sup), 0);
+    while (h->m.type != BR_MSG_AUDIT_CLOSED);
+    assert_string_equal(h->m.status, "failed");
+    h_wait(h);
+    h_hangup(h);
+    /* with room again the record can be read, and closed */
+    h->fsize = 0;
+    unsigned rows = h_read_back(h, "run_1", NULL, 0);
+    assert_true(rows >= stored);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(test_close_completes_the_record),
+        T(test_close_claims_no_more_than_is_known),
+        T(test_close_leaves_a_complete_record_alone),
+        T(test_supervisor_dies),
+        T(test_many_appends_are_answered_in_order),
+        T(test_client_that_does_not_read),
+        T(test_client_that_never_reads_does_not_stop_the_end),
+        T(test_client_that_goes_away),
+        T(test_kill_in_the_middle),
+        T(test_recover),
+        T(test_read),
+        T(test_full_disk),
+    };
+    return cmocka_run_group_tests_name("audit_end", tests, NULL, NULL);
+}
