@@ -153,10 +153,6 @@ static void exec_launcher(const struct rig *r, int chan)
         env[n++] = fault;
     /* a marker that must not appear inside */
     env[n++] = (char *)(uintptr_t) "BRIDLE_SECRET=marker-of-the-rig";
-#ifdef BR_SANITIZED
-    /* children that never execute share the parent's allocations; leaks are checked elsewhere */
-    env[n++] = (char *)(uintptr_t) "ASAN_OPTIONS=detect_leaks=0";
-#endif
     if (chan == 3)
         (void)fcntl(3, F_SETFD, 0);
     else if (dup2(chan, 3) < 0)

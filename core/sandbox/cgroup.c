@@ -299,12 +299,14 @@ static int remove_one(int parent, const char *name, int fd, bool v2)
 {
     uint64_t deadline = br_now_us() + EMPTY_DEADLINE_US;
     for (;;) {
-        int inside = kill_inside(fd, v2);
-        if (inside == 0 && br_sys_rmcgroup(parent, name) == 0)
-            return 0;
-        if (inside == 0 && errno == ENOENT)
-            return 0;
-        if (br_now_us() >= deadline || (inside == 0 && errno != EBUSY))
+        /* the kernel removes a cgroup only when nothing is in it */
+        if (kill_inside(fd, v2) <= 0) {
+            if (br_sys_rmcgroup(parent, name) == 0 || errno == ENOENT)
+                return 0;
+            if (errno != EBUSY)
+                return -1;
+        }
+        if (br_now_us() >= deadline)
             return -1;
         wait_change(fd, v2);
     }
