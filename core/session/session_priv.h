@@ -95,6 +95,7 @@ struct session {
     struct budget budget;
 
     char stream_id[BR_ID_MAX];
+    bool text_shown;          /* the turn's text came in pieces while the answer arrived */
     char open_ask[BR_ID_MAX]; /* the permission that waits for a person; "" if none */
     char ask_note[BR_PATH_MAX];
     bool sandbox_up;

@@ -67,6 +67,7 @@ static int feed(struct session *s, struct br_err *err)
     int r = adapter_call(s, BR_MSG_ADAPT_FEED, &o, err);
     if (r < 0 || s->adapted.data.len == 0)
         return r;
+    s->text_shown = true;
     r = session_text(s, (const char *)s->adapted.data.data, s->adapted.data.len, false);
     return r < 0 ? br_err_set(err, (enum br_code) - r, "%s", s->stop_err.text) : 0;
 }
@@ -266,6 +267,7 @@ int session_turn(struct session *s, struct response *out, struct br_err *err)
     uint64_t max_tokens = left < TURN_TOKENS_MAX ? left : TURN_TOKENS_MAX;
     br_id_make(request_id, "req");
     br_id_make(s->stream_id, "txt");
+    s->text_shown = false;
     int r = session_record(s, "model.request", "kernel",
                            json_pack("{s:s, s:s, s:I}", "requestId", request_id, "model", s->model,
                                      "messageCount", (json_int_t)json_array_size(s->messages)));
@@ -275,7 +277,9 @@ int session_turn(struct session *s, struct response *out, struct br_err *err)
     *out = (struct response){.prompt_tokens = 0};
     err->code = BR_OK;
     r = exchange(s, max_tokens, out, err);
-    int t = session_text(s, "", 0, true);
+    /* an answer that is not streamed has no deltas; its text is known only now */
+    bool whole = r == 0 && !s->text_shown;
+    int t = session_text(s, whole ? out->text : "", whole ? strlen(out->text) : 0, true);
     if (r == 0)
         settle(s, out);
     int rec = record_turn(s, request_id, started, r, out, err);
