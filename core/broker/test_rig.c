@@ -99,6 +99,31 @@ static void odd_headers(struct odd_shared *sh, int fd)
     odd_say(sh, fd, "Content-Length: 2\r\n\r\n{}");
 }
 
+/* Says the key that came in, as a careless provider might. */
+static void odd_echo(struct odd_shared *sh, int fd, bool stream)
+{
+    char key[256] = "none", text[4096];
+    const char *auth = strstr(sh->last, "Authorization: Bearer ");
+    if (auth)
+        (void)sscanf(auth, "Authorization: Bearer %255s", key);
+    int half = (int)strlen(key) / 2;
+    if (stream)
+        snprintf(text, sizeof(text),
+                 "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+                 "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"it is %.*s\"}}]}\n\n"
+                 "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"%s, yes\"},"
+                 "\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
+                 half, key, key + half);
+    else
+        snprintf(text, sizeof(text),
+                 "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Request-Id: %s\r\n\r\n"
+                 "{\"choices\":[{\"index\":0,\"message\":{\"content\":\"it is %s, yes\"},"
+                 "\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":3,"
+                 "\"completion_tokens\":4,\"total_tokens\":7}}",
+                 key, key);
+    odd_say(sh, fd, text);
+}
+
 static void odd_answer(struct odd_shared *sh, int fd)
 {
     static const char json[] = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -164,6 +189,10 @@ static void odd_answer(struct odd_shared *sh, int fd)
         odd_say(sh, fd,
                 "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
                 "Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8b\x08\x01");
+        break;
+    case ODD_ECHO_STREAM:
+    case ODD_ECHO_WHOLE:
+        odd_echo(sh, fd, atomic_load(&sh->mode) == ODD_ECHO_STREAM);
         break;
     case ODD_CONTINUE:
         odd_say(sh, fd, "HTTP/1.1 100 Continue\r\nX-Request-Id: early\r\n\r\n");

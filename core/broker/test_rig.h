@@ -33,6 +33,8 @@ enum odd_mode {
     ODD_HEADER_TRICKS, /* odd values of the headers that are passed on */
     ODD_GZIP,          /* says gzip */
     ODD_CONTINUE,      /* 100 Continue, then 200 */
+    ODD_ECHO_STREAM,   /* a chat completion that says the key, cut in the middle by two chunks */
+    ODD_ECHO_WHOLE,    /* the same, not streamed */
 };
 
 struct odd_server {
