@@ -271,7 +271,7 @@ static void runs_out_of_time(void **state)
     (void)state;
     uint64_t start = now_ms();
     struct result r = sh("echo begun; sleep 30; touch late", 300, 0);
-    assert_in_range(now_ms() - start, 290, 5000);
+    assert_in_range(now_ms() - start, 290, 20000);
     assert_int_equal(r.code, 0);
     assert_true(res_bool(&r, "timedOut"));
     assert_int_equal(res_int(&r, "signal"), SIGKILL);
@@ -287,7 +287,7 @@ static void children_that_hold_the_pipes_do_not_hold_us(void **state)
     (void)state;
     uint64_t start = now_ms();
     struct result r = sh("sleep 30 & echo $!; exit 4", 0, 0);
-    assert_in_range(now_ms() - start, 0, 5000);
+    assert_in_range(now_ms() - start, 0, 20000);
     assert_int_equal(res_int(&r, "exitCode"), 4);
     pid_t left = (pid_t)strtol(res_str(&r, "stdout"), NULL, 10);
     result_free(&r);
@@ -327,7 +327,7 @@ static void abort_kills_it(void **state)
     uint64_t start = now_ms();
     pid_t pid = send_later(200, BR_MSG_INIT_ABORT);
     struct result r = sh("echo begun; sleep 30; touch late", 0, 0);
-    assert_in_range(now_ms() - start, 150, 5000);
+    assert_in_range(now_ms() - start, 150, 20000);
     assert_string_equal(res_str(&r, "stdout"), "begun\n");
     assert_refused(&r, BR_E_CANCELED, "aborted");
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -355,7 +355,7 @@ static void a_gone_or_wrong_peer_kills_it(void **state)
     r.code = -br_init_exec(&in, &c, &out, &r.err);
     assert_int_equal(r.code, BR_E_PEER_PROTOCOL);
     assert_int_equal(in.fatal, -BR_E_PEER_PROTOCOL);
-    assert_in_range(now_ms() - start, 150, 5000);
+    assert_in_range(now_ms() - start, 150, 20000);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     br_init_call_free(&c);
     br_buf_free(&out);

@@ -287,7 +287,7 @@ static void progress_once_a_second_and_abort(void **state)
     br_init_call_free(&c);
     while (p.progress < 2)
         assert_int_equal(br_chan_dispatch(&p.chan, NULL), 0);
-    assert_in_range((br_now_us() - start) / 1000, 1900, 4000);
+    assert_in_range((br_now_us() - start) / 1000, 1900, 20000);
     assert_int_equal(br_chan_send(&p.chan, BR_MSG_INIT_ABORT, 0, NULL, NULL), 0);
     struct result r = peer_wait(&p);
     assert_int_equal(r.code, BR_E_CANCELED);
@@ -329,7 +329,7 @@ static void snapshots(void **state)
 
 /* Leaves its session and its parent, and writes a file a little later. */
 static const char daemon_script[] =
-    "setsid /bin/sh -c '(sleep 0.5; echo alive > late) </dev/null >/dev/null 2>&1 &' & wait; "
+    "setsid /bin/sh -c '(sleep 1; echo alive > late) </dev/null >/dev/null 2>&1 &' & wait; "
     "echo /proc/[0-9]*";
 
 static void a_daemon_is_dead_when_the_call_ends(void **state)
@@ -358,7 +358,7 @@ static void a_daemon_is_dead_when_the_call_ends(void **state)
     snprintf(want, sizeof(want), "/proc/1 /proc/%d\n", atoi(self));
     assert_int_equal(strncmp(out, want, strlen(want)), 0); /* pid 1 and that shell, no more */
     result_free(&r);
-    sleep_ms(900);
+    sleep_ms(1500);
     assert_false(ws_has(&w, "late"));
     assert_int_equal(peer_end(&p), 0);
     /* the control: without a pid 1 that kills, the same script leaves its file */
