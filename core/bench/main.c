@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "audit/bench.h"
+#include "bench/bare.h"
 #include "bench/bench.h"
 #include "policy/bench.h"
 
@@ -107,8 +108,13 @@ int bench_end(bool json)
 /* ---- what is measured ---- */
 
 static char *true_argv[] = {(char *)"/bin/true", NULL};
-static char bare_path[BR_PATH_MAX + 32];
-static char *bare_argv[] = {bare_path, (char *)"/bin/true", NULL};
+static int true_fd = -1;
+
+static int run_bare(struct br_err *err)
+{
+    int status = bench_bare(true_fd, true_argv);
+    return status == 0 ? 0 : br_err_set(err, BR_E_FAILED, "the bare sandbox ended with %d", status);
+}
 static char *bwrap_argv[] = {(char *)"/usr/bin/bwrap",
                              (char *)"--unshare-all",
                              (char *)"--uid",
@@ -149,7 +155,7 @@ static int measure_launch(struct bench_launcher *l, unsigned rounds, unsigned pa
                 usleep(pause_us);
             uint64_t from = br_now_us();
             int r = k == 0   ? bench_launch_true(l, err)
-                    : k == 1 ? bench_spawn(bare_argv, err)
+                    : k == 1 ? run_bare(err)
                     : k == 2 ? bench_spawn(true_argv, err)
                              : bench_spawn(bwrap_argv, err);
             if (r < 0)
@@ -237,9 +243,9 @@ static int prepare(char workspace[64], struct br_err *err)
         return br_err_errno(err, BR_E_IO, "the directory of the programs was not found");
     *slash = 0;
     bin_fd = open(bin_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    snprintf(bare_path, sizeof(bare_path), "%s/bridle-bench-bare", bin_path);
+    true_fd = open(true_argv[0], O_RDONLY | O_CLOEXEC);
     snprintf(workspace, 64, "/tmp/bridle-bench-XXXXXX");
-    if (bin_fd < 0 || !mkdtemp(workspace) ||
+    if (bin_fd < 0 || true_fd < 0 || !mkdtemp(workspace) ||
         (geteuid() == 0 && chown(workspace, WORKSPACE_UID, WORKSPACE_UID) < 0))
         return br_err_errno(err, BR_E_IO, "the benchmark could not be prepared");
     return 0;
