@@ -5,11 +5,13 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "supervise/supervise_priv.h"
@@ -184,6 +186,44 @@ static int serve(struct supervisor *s, struct br_err *err)
     return 0;
 }
 
+/*
+ * What root is kept for: becoming the uid of a role (SETUID, SETGID), ending it (KILL), giving the
+ * store to the audit and the socket to egress (CHOWN, FOWNER), opening a workspace that only its
+ * owner may (DAC_*), and what bridle-launch inherits: namespaces and mounts (SYS_ADMIN), loopback
+ * (NET_ADMIN), cgroups and the OOM score (SYS_RESOURCE), looking at its pid 1 (SYS_PTRACE),
+ * dropping its own bounding set (SETPCAP), and mapping uid 0 into the namespace of a probe
+ * (SETFCAP).
+ */
+static const int kept_capabilities[] = {
+    CAP_CHOWN,        CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER,    CAP_KILL,
+    CAP_SETGID,       CAP_SETUID,       CAP_SETPCAP,         CAP_NET_ADMIN, CAP_SYS_ADMIN,
+    CAP_SYS_RESOURCE, CAP_SYS_PTRACE,   CAP_SETFCAP,
+};
+
+static int drop_capabilities(struct br_err *err)
+{
+    uint64_t keep = 0;
+    if (geteuid() != 0)
+        return 0;
+    for (size_t i = 0; i < BR_ARRAY_LEN(kept_capabilities); i++)
+        keep |= 1ull << kept_capabilities[i];
+    for (int cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
+        if (!(keep >> cap & 1))
+            (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2];
+    if (syscall(SYS_capget, &head, data) == 0) {
+        for (int i = 0; i < 2; i++) {
+            data[i].permitted &= (uint32_t)(keep >> (32 * i));
+            data[i].effective = data[i].permitted;
+            data[i].inheritable = 0;
+        }
+        if (syscall(SYS_capset, &head, data) == 0)
+            return 0;
+    }
+    return br_err_errno(err, BR_E_FAILED, "the supervisor could not give up capabilities");
+}
+
 int main(int argc, char **argv)
 {
     static struct supervisor s = {
@@ -208,7 +248,7 @@ int main(int argc, char **argv)
     umask(077);
     s.loop = br_loop_new();
     br_require(s.loop);
-    if (serve(&s, &err) < 0) {
+    if (drop_capabilities(&err) < 0 || serve(&s, &err) < 0) {
         br_log(BR_LOG_ERROR, "%s", err.text);
         return 1;
     }
