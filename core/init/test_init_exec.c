@@ -177,7 +177,7 @@ static void environment_and_descriptors_are_clean(void **state)
     assert_string_equal(res_str(&r, "stdout"), "own\n");
     result_free(&r);
     r = sh("grep -E '^Sig(Blk|Ign)' /proc/self/status", 0, 0);
-    /* posix_spawn(3) of glibc before 2.38 leaves its own two (32, 33) ignored; it sets them up
+    /* posix_spawn(3) of older glibc leaves its own two (32, 33) ignored; it sets them up
      * again itself */
     if (strcmp(res_str(&r, "stdout"), "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n") !=
         0)
