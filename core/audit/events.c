@@ -163,7 +163,7 @@ static int put_field(struct br_buf *out, const struct event_field *f, const json
 static int put_record(struct br_buf *out, const struct event_field *fields, const json_t *v,
                       const char *path, struct br_err *err)
 {
-    size_t found = 0;
+    size_t found = 0, written = 0;
     int r = 0;
     if (!json_is_object(v))
         return schema_error(err, path, "is not an object");
@@ -174,12 +174,15 @@ static int put_record(struct br_buf *out, const struct event_field *fields, cons
         snprintf(name, sizeof(name), "%s.%s", path, f->name);
         if (!item && !f->optional)
             return schema_error(err, name, "is missing");
-        if (!item)
+        if (!item && !f->or_null)
             continue;
-        if (found++)
-            br_buf_put_u8(out, ',');
-        br_buf_printf(out, "\"%s\":", f->name);
-        r = put_field(out, f, item, name, err);
+        br_buf_printf(out, "%s\"%s\":", written++ ? "," : "", f->name);
+        if (item)
+            found++;
+        if (item)
+            r = put_field(out, f, item, name, err);
+        else
+            br_buf_put(out, "null", 4);
     }
     br_buf_put_u8(out, '}');
     if (r < 0 || found == json_object_size(v))

@@ -21,6 +21,7 @@ struct event_field {
     const char *name; /* NULL ends a list of fields */
     enum field_kind kind;
     bool optional;
+    bool or_null; /* optional for the sender, but always written: null if it is absent */
     int64_t min, max;
     const char *values;
     const struct event_field *fields;

@@ -7,183 +7,116 @@
 
 #include "audit/events_priv.h"
 
-/* clang-format off: one line a field */
-#define ID(n)                                                                                      \
-    {                                                                                              \
-        .name = n, .kind = FIELD_TEXT, .min = 1, .max = BR_NAME_MAX                                \
-    }
-#define ID_OPT(n)                                                                                  \
-    {                                                                                              \
-        .name = n, .kind = FIELD_TEXT, .min = 1, .max = BR_NAME_MAX, .optional = true              \
-    }
-#define TEXT(n, a, b)                                                                              \
-    {                                                                                              \
-        .name = n, .kind = FIELD_TEXT, .min = a, .max = b                                          \
-    }
-#define TEXT_OPT(n, a, b)                                                                          \
-    {                                                                                              \
-        .name = n, .kind = FIELD_TEXT, .min = a, .max = b, .optional = true                        \
-    }
-#define INT(n, a, b)                                                                               \
-    {                                                                                              \
-        .name = n, .kind = FIELD_INT, .min = a, .max = b                                           \
-    }
-#define INT_OPT(n, a, b)                                                                           \
-    {                                                                                              \
-        .name = n, .kind = FIELD_INT, .min = a, .max = b, .optional = true                         \
-    }
-#define COUNT(n) INT(n, 0, BR_EVENT_INT_MAX)
-#define COUNT_OPT(n) INT_OPT(n, 0, BR_EVENT_INT_MAX)
-#define NUM(n, a, b)                                                                               \
-    {                                                                                              \
-        .name = n, .kind = FIELD_NUM, .min = a, .max = b                                           \
-    }
-#define BOOL(n)                                                                                    \
-    {                                                                                              \
-        .name = n, .kind = FIELD_BOOL                                                              \
-    }
-#define BOOL_OPT(n)                                                                                \
-    {                                                                                              \
-        .name = n, .kind = FIELD_BOOL, .optional = true                                            \
-    }
-#define ENUM(n, v)                                                                                 \
-    {                                                                                              \
-        .name = n, .kind = FIELD_ENUM, .values = v                                                 \
-    }
-#define ANY(n)                                                                                     \
-    {                                                                                              \
-        .name = n, .kind = FIELD_ANY                                                               \
-    }
-#define ANY_OPT(n)                                                                                 \
-    {                                                                                              \
-        .name = n, .kind = FIELD_ANY, .optional = true                                             \
-    }
-#define OBJECT(n)                                                                                  \
-    {                                                                                              \
-        .name = n, .kind = FIELD_OBJECT                                                            \
-    }
-#define USAGE(n)                                                                                   \
-    {                                                                                              \
-        .name = n, .kind = FIELD_USAGE                                                             \
-    }
-#define RECORD_OPT(n, f)                                                                           \
-    {                                                                                              \
-        .name = n, .kind = FIELD_RECORD, .fields = f, .optional = true                             \
-    }
-#define LIST(n, f, b)                                                                              \
-    {                                                                                              \
-        .name = n, .kind = FIELD_LIST, .fields = f, .max = b                                       \
-    }
-#define SUBJECT TEXT_OPT("subject", 0, BR_SUBJECT_MAX)
-#define NOTE_OPT(n) TEXT_OPT(n, 0, BR_EVENT_NOTE_MAX)
-#define MESSAGE TEXT("message", 0, BR_EVENT_NOTE_MAX)
-#define END                                                                                        \
-    {                                                                                              \
-        .name = NULL                                                                               \
-    }
-#define FIELDS(name) static const struct event_field name[] =
+/* One line a field: */
+/* clang-format off */
+#define ID(n)             {.name = n, .kind = FIELD_TEXT, .min = 1, .max = BR_NAME_MAX}
+#define ID_OPT(n)         {.name = n, .kind = FIELD_TEXT, .min = 1, .max = BR_NAME_MAX, .optional = true}
+#define TEXT(n, a, b)     {.name = n, .kind = FIELD_TEXT, .min = a, .max = b}
+#define TEXT_OPT(n, a, b) {.name = n, .kind = FIELD_TEXT, .min = a, .max = b, .optional = true}
+#define INT(n, a, b)      {.name = n, .kind = FIELD_INT, .min = a, .max = b}
+#define INT_OPT(n, a, b)  {.name = n, .kind = FIELD_INT, .min = a, .max = b, .optional = true}
+#define COUNT(n)          INT(n, 0, BR_EVENT_INT_MAX)
+#define COUNT_OPT(n)      INT_OPT(n, 0, BR_EVENT_INT_MAX)
+#define NUM(n, a, b)      {.name = n, .kind = FIELD_NUM, .min = a, .max = b}
+#define BOOL(n)           {.name = n, .kind = FIELD_BOOL}
+#define BOOL_OPT(n)       {.name = n, .kind = FIELD_BOOL, .optional = true}
+#define ENUM(n, v)        {.name = n, .kind = FIELD_ENUM, .values = v}
+#define ANY(n)            {.name = n, .kind = FIELD_ANY}
+#define ANY_OR_NULL(n)    {.name = n, .kind = FIELD_ANY, .optional = true, .or_null = true}
+#define OBJECT(n)         {.name = n, .kind = FIELD_OBJECT}
+#define USAGE(n)          {.name = n, .kind = FIELD_USAGE}
+#define RECORD_OPT(n, f)  {.name = n, .kind = FIELD_RECORD, .fields = f, .optional = true}
+#define LIST(n, f, b)     {.name = n, .kind = FIELD_LIST, .fields = f, .max = b}
+#define SUBJECT           TEXT_OPT("subject", 0, BR_SUBJECT_MAX)
+#define NOTE_OPT(n)       TEXT_OPT(n, 0, BR_EVENT_NOTE_MAX)
+#define MESSAGE           TEXT("message", 0, BR_EVENT_NOTE_MAX)
+#define END               {.name = NULL}
+#define FIELDS(name)      static const struct event_field name[] =
 
 #define EFFECTS "allow|ask|deny"
 #define CHANGES_MAX 10000
 #define VOTES_MAX 64
 
-FIELDS(error_fields){ID("code"), MESSAGE, END};
-FIELDS(session_created){ID("sessionId"), TEXT_OPT("workspace", 1, BR_PATH_MAX), END};
-FIELDS(agent_started){ID("agentId"), ID("sessionId"), ID_OPT("taskId"), ID("model"), END};
-FIELDS(model_request){ID("requestId"), ID("model"), INT("messageCount", 1, BR_EVENT_INT_MAX), END};
-FIELDS(model_response){ID("requestId"), ID("model"),
-                       ENUM("finishReason", "stop|tool_calls|length|error"), USAGE("usage"), END};
-FIELDS(tool_call){ID("callId"), ID("tool"), ANY("input"), END};
-FIELDS(policy_decision){ID("action"),       SUBJECT,          ENUM("effect", EFFECTS),
-                        NOTE_OPT("reason"), ID_OPT("ruleId"), END};
-FIELDS(permission_requested){ID("permissionId"),
-                             ID("sessionId"),
-                             ID_OPT("callId"),
-                             ID("action"),
-                             SUBJECT,
-                             ENUM("scope", "once|run"),
-                             NOTE_OPT("reason"),
-                             END};
-FIELDS(permission_resolved){ID("permissionId"),
-                            ID("sessionId"),
-                            ID_OPT("callId"),
-                            ID("action"),
-                            SUBJECT,
-                            ENUM("scope", "once|run"),
-                            ENUM("decision", "allow|deny"),
-                            NOTE_OPT("note"),
-                            END};
-FIELDS(tool_result){ID("callId"),
-                    ID("tool"),
-                    BOOL("ok"),
-                    ANY_OPT("output"),
-                    RECORD_OPT("error", error_fields),
-                    COUNT_OPT("durationMs"),
-                    END};
-FIELDS(sandbox_started){ID("runId"),     ID("containerName"),
-                        ID("image"),     ENUM("network", "none|enabled"),
-                        COUNT("mounts"), END};
-FIELDS(sandbox_stopped){ID("runId"),
-                        ID("containerName"),
-                        ENUM("status", "completed|failed|canceled"),
-                        INT_OPT("exitCode", -BR_EVENT_INT_MAX, BR_EVENT_INT_MAX),
-                        COUNT_OPT("durationMs"),
-                        END};
-FIELDS(task_updated){ID("taskId"), ENUM("phase", "planned|running|verifying|delivered|blocked"),
-                     NOTE_OPT("note"), END};
-FIELDS(budget_warning){ID_OPT("taskId"), ENUM("metric", "tokens|tool_calls"), COUNT("used"),
-                       COUNT("limit"),   NUM("pct", 0, BR_EVENT_INT_MAX),     END};
-FIELDS(run_recorded){ID("runId"), ID("taskId"), ENUM("status", "passed|failed|blocked"),
-                     TEXT("reportPath", 1, BR_PATH_MAX), END};
-FIELDS(agent_stopped){ID("agentId"),    ENUM("status", "completed|failed|canceled|budget_exceeded"),
-                      COUNT("steps"),   COUNT("toolCalls"),
-                      NOTE_OPT("note"), END};
-FIELDS(error_event){ID("code"), MESSAGE, BOOL_OPT("retryable"), END};
+FIELDS(error_fields) {
+    ID("code"), MESSAGE, END};
+FIELDS(session_created) {
+    ID("sessionId"), TEXT_OPT("workspace", 1, BR_PATH_MAX), END};
+FIELDS(agent_started) {
+    ID("agentId"), ID("sessionId"), ID_OPT("taskId"), ID("model"), END};
+FIELDS(model_request) {
+    ID("requestId"), ID("model"), INT("messageCount", 1, BR_EVENT_INT_MAX), END};
+FIELDS(model_response) {
+    ID("requestId"), ID("model"), ENUM("finishReason", "stop|tool_calls|length|error"),
+    USAGE("usage"), END};
+FIELDS(tool_call) {
+    ID("callId"), ID("tool"), ANY("input"), END};
+FIELDS(policy_decision) {
+    ID("action"), SUBJECT, ENUM("effect", EFFECTS), NOTE_OPT("reason"), ID_OPT("ruleId"), END};
+FIELDS(permission_requested) {
+    ID("permissionId"), ID("sessionId"), ID_OPT("callId"), ID("action"), SUBJECT,
+    ENUM("scope", "once|run"), NOTE_OPT("reason"), END};
+FIELDS(permission_resolved) {
+    ID("permissionId"), ID("sessionId"), ID_OPT("callId"), ID("action"), SUBJECT,
+    ENUM("scope", "once|run"), ENUM("decision", "allow|deny"), NOTE_OPT("note"), END};
+/* a call that failed has no output, and a reader of the contract expects the key */
+FIELDS(tool_result) {
+    ID("callId"), ID("tool"), BOOL("ok"), ANY_OR_NULL("output"),
+    RECORD_OPT("error", error_fields), COUNT_OPT("durationMs"), END};
+FIELDS(sandbox_started) {
+    ID("runId"), ID("containerName"), ID("image"), ENUM("network", "none|enabled"),
+    COUNT("mounts"), END};
+FIELDS(sandbox_stopped) {
+    ID("runId"), ID("containerName"), ENUM("status", "completed|failed|canceled"),
+    INT_OPT("exitCode", -BR_EVENT_INT_MAX, BR_EVENT_INT_MAX), COUNT_OPT("durationMs"), END};
+FIELDS(task_updated) {
+    ID("taskId"), ENUM("phase", "planned|running|verifying|delivered|blocked"),
+    NOTE_OPT("note"), END};
+FIELDS(budget_warning) {
+    ID_OPT("taskId"), ENUM("metric", "tokens|tool_calls"), COUNT("used"), COUNT("limit"),
+    NUM("pct", 0, BR_EVENT_INT_MAX), END};
+FIELDS(run_recorded) {
+    ID("runId"), ID("taskId"), ENUM("status", "passed|failed|blocked"),
+    TEXT("reportPath", 1, BR_PATH_MAX), END};
+FIELDS(agent_stopped) {
+    ID("agentId"), ENUM("status", "completed|failed|canceled|budget_exceeded"),
+    COUNT("steps"), COUNT("toolCalls"), NOTE_OPT("note"), END};
+FIELDS(error_event) {
+    ID("code"), MESSAGE, BOOL_OPT("retryable"), END};
 
-FIELDS(bridle_run){ID("runId"),
-                   ENUM("mode", "run|exec"),
-                   TEXT("goal", 0, BR_GOAL_MAX),
-                   TEXT("model", 0, BR_NAME_MAX),
-                   BOOL("scripted"),
-                   TEXT("workspace", 1, BR_PATH_MAX),
-                   TEXT("policy", 0, BR_PATH_MAX),
-                   TEXT_OPT("manifest", 0, BR_PATH_MAX),
-                   TEXT("tableSha256", 64, 64),
-                   INT("rules", 0, BR_RULES_MAX),
-                   TEXT("profile", 0, BR_NAME_MAX),
-                   END};
-FIELDS(bridle_text){ID("stream"), ENUM("kind", "agent"), TEXT("text", 0, BR_EVENT_TEXT_MAX),
-                    BOOL("final"), END};
-FIELDS(vote){TEXT("source", 0, BR_NAME_MAX), TEXT("ruleId", 0, BR_NAME_MAX),
-             ENUM("effect", EFFECTS), NOTE_OPT("reason"), END};
-FIELDS(bridle_votes){ID("callId"),
-                     ID("action"),
-                     SUBJECT,
-                     ENUM("effect", EFFECTS),
-                     TEXT("ruleId", 0, BR_NAME_MAX),
-                     TEXT("source", 0, BR_NAME_MAX),
-                     BOOL("opaque"),
-                     LIST("votes", vote, VOTES_MAX),
-                     END};
-FIELDS(bridle_launch){ID("sandbox"),   ID("image"),       ENUM("network", "none|enabled"),
-                      COUNT("mounts"), OBJECT("receipt"), END};
-FIELDS(bridle_provider){ID("requestId"),
-                        INT("status", 0, 999),
-                        COUNT("requestBytes"),
-                        COUNT("responseBytes"),
-                        COUNT("durationMs"),
-                        BOOL("scripted"),
-                        ID_OPT("providerRequestId"),
-                        RECORD_OPT("error", error_fields),
-                        END};
-FIELDS(change){TEXT("path", 1, BR_PATH_MAX), ENUM("change", "added|modified|removed"),
-               COUNT_OPT("size"), END};
-FIELDS(bridle_workspace){LIST("changed", change, CHANGES_MAX), BOOL("truncated"), END};
-FIELDS(bridle_notice){ID("code"), MESSAGE, END};
-FIELDS(bridle_policy_error){ID("code"), MESSAGE, TEXT_OPT("file", 0, BR_PATH_MAX),
-                            COUNT_OPT("line"), END};
-FIELDS(bridle_exec){ID("progress"), COUNT("stdoutBytes"), COUNT("stderrBytes"), COUNT("elapsedMs"),
-                    END};
+FIELDS(bridle_run) {
+    ID("runId"), ENUM("mode", "run|exec"), TEXT("goal", 0, BR_GOAL_MAX),
+    TEXT("model", 0, BR_NAME_MAX), BOOL("scripted"), TEXT("workspace", 1, BR_PATH_MAX),
+    TEXT("policy", 0, BR_PATH_MAX), TEXT_OPT("manifest", 0, BR_PATH_MAX),
+    TEXT("tableSha256", 64, 64), INT("rules", 0, BR_RULES_MAX),
+    TEXT("profile", 0, BR_NAME_MAX), END};
+FIELDS(bridle_text) {
+    ID("stream"), ENUM("kind", "agent"), TEXT("text", 0, BR_EVENT_TEXT_MAX), BOOL("final"), END};
+FIELDS(vote) {
+    TEXT("source", 0, BR_NAME_MAX), TEXT("ruleId", 0, BR_NAME_MAX), ENUM("effect", EFFECTS),
+    NOTE_OPT("reason"), END};
+FIELDS(bridle_votes) {
+    ID("callId"), ID("action"), SUBJECT, ENUM("effect", EFFECTS),
+    TEXT("ruleId", 0, BR_NAME_MAX), TEXT("source", 0, BR_NAME_MAX), BOOL("opaque"),
+    LIST("votes", vote, VOTES_MAX), END};
+FIELDS(bridle_launch) {
+    ID("sandbox"), ID("image"), ENUM("network", "none|enabled"), COUNT("mounts"),
+    OBJECT("receipt"), END};
+FIELDS(bridle_provider) {
+    ID("requestId"), INT("status", 0, 999), COUNT("requestBytes"), COUNT("responseBytes"),
+    COUNT("durationMs"), BOOL("scripted"), ID_OPT("providerRequestId"),
+    RECORD_OPT("error", error_fields), END};
+FIELDS(change) {
+    TEXT("path", 1, BR_PATH_MAX), ENUM("change", "added|modified|removed"),
+    COUNT_OPT("size"), END};
+FIELDS(bridle_workspace) {
+    LIST("changed", change, CHANGES_MAX), BOOL("truncated"), END};
+FIELDS(bridle_notice) {
+    ID("code"), MESSAGE, END};
+FIELDS(bridle_policy_error) {
+    ID("code"), MESSAGE, TEXT_OPT("file", 0, BR_PATH_MAX), COUNT_OPT("line"), END};
+FIELDS(bridle_exec) {
+    ID("progress"), COUNT("stdoutBytes"), COUNT("stderrBytes"), COUNT("elapsedMs"), END};
+/* clang-format on */
 
 static const struct event_type types[] = {
     {"session.created", session_created, false},
@@ -212,7 +145,6 @@ static const struct event_type types[] = {
     {"bridle.policy.error", bridle_policy_error, false},
     {"bridle.exec", bridle_exec, false},
 };
-/* clang-format on */
 
 const struct event_type *event_type_find(const char *type)
 {
