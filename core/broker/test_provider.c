@@ -4,6 +4,7 @@
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -639,7 +640,26 @@ static void test_backpressure(void **state)
     rig_stop(&r, 0, 0);
 }
 
-int main(void)
+/* The parts in which root and ordinary users differ: identities, limits, filters, sockets. */
+static int run_as_user(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_answer_passes_through),
+        cmocka_unit_test(test_large_request),
+        cmocka_unit_test(test_key_is_hidden),
+        cmocka_unit_test(test_provider_down),
+        cmocka_unit_test(test_resolver),
+        cmocka_unit_test(test_egress_killed),
+        cmocka_unit_test(test_unpermitted_messages),
+    };
+    rig_open_programs();
+    if (geteuid() == 0 && (setgroups(0, NULL) < 0 || setresgid(1000, 1000, 1000) < 0 ||
+                           setresuid(1000, 1000, 1000) < 0))
+        return 1;
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
+
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answer_passes_through),
@@ -672,5 +692,7 @@ int main(void)
         cmocka_unit_test(test_backpressure),
     };
     (void)signal(SIGPIPE, SIG_IGN);
+    if (argc == 2 && strcmp(argv[1], "user") == 0)
+        return run_as_user();
     return cmocka_run_group_tests(tests, setup, teardown);
 }

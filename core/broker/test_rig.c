@@ -372,12 +372,28 @@ bool rig_until(struct rig *r, const bool *flag, unsigned ms)
 
 /* ---- starting ---- */
 
-static pid_t spawn(struct rig *r, const char *program, int chan, const char *env)
+static const char *const programs[] = {"bridle-broker", "bridle-egress", "bridle-scripted"};
+static int program_fds[] = {-1, -1, -1};
+
+void rig_open_programs(void)
 {
     const char *bin = getenv("BRIDLE_BIN");
-    char path[BR_PATH_MAX];
     assert_non_null(bin);
-    snprintf(path, sizeof(path), "%s/%s", bin, program);
+    for (unsigned i = 0; i < BR_ARRAY_LEN(programs); i++) {
+        char path[BR_PATH_MAX];
+        snprintf(path, sizeof(path), "%s/%s", bin, programs[i]);
+        if (program_fds[i] < 0)
+            program_fds[i] = open(path, O_RDONLY | O_CLOEXEC);
+        assert_true(program_fds[i] >= 0);
+    }
+}
+
+static pid_t spawn(struct rig *r, const char *program, int chan, const char *env)
+{
+    unsigned which = 0;
+    rig_open_programs();
+    while (strcmp(programs[which], program) != 0)
+        which++;
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid)
@@ -391,9 +407,10 @@ static pid_t spawn(struct rig *r, const char *program, int chan, const char *env
     (void)dup2(null, 0);
     (void)dup2(r->log_fd, 1);
     (void)dup2(r->log_fd, 2);
+    int image = fcntl(program_fds[which], F_DUPFD_CLOEXEC, 10);
     (void)dup2(keep, 3);
-    br_close_from(4, NULL, 0);
-    execve(path, argv, envp);
+    br_close_from(4, &image, 1);
+    fexecve(image, argv, envp);
     _exit(127);
 }
 

@@ -87,6 +87,8 @@ struct rig {
     bool secret_right, silent;
 };
 
+/* Open the programs now, so that they can be started after this process became another user. */
+void rig_open_programs(void);
 /* 0, or -1 if a program refused its start (ready_code, ready_text say why). */
 int rig_start(struct rig *r, const struct rig_options *o);
 /* Ends everything by closing the supervision channels; checks that all programs end by themselves
