@@ -208,7 +208,8 @@ struct br_cli_view {
 
     char type[64];    /* of the last event */
     json_t *decision; /* held until the next event says how it went on */
-    char last_call[BR_NAME_MAX], last_tool[BR_NAME_MAX];
+    char last_tool[BR_NAME_MAX];
+    char last_error[BR_ERR_TEXT_MAX]; /* as shown last, so that it is not said again */
 
     /* what is going on, for the status line */
     const char *phase; /* NULL: nothing */

@@ -65,7 +65,8 @@ static void put_row(struct showing *s, const struct br_cli_row *row)
     view_style_on(v, VIEW_DIM);
     br_cli_put_line(&v->out, row->model, strlen(row->model), 24);
     br_buf_printf(&v->out, "  ");
-    br_cli_put_line(&v->out, row->goal, strlen(row->goal), v->width - 30);
+    const char *what = row->goal[0] ? row->goal : row->workspace;
+    br_cli_put_line(&v->out, what, strlen(what), v->width - 30);
     view_style_off(v, VIEW_DIM);
     br_buf_printf(&v->out, "\n");
 }

@@ -228,6 +228,9 @@ static void on_message(struct br_cli_view *v, const char *label, const json_t *d
 {
     size_t n, nm;
     const char *code = view_str(data, "code", &n), *message = view_str(data, "message", &nm);
+    if (nm && strcmp(message, v->last_error) == 0)
+        return;
+    snprintf(v->last_error, sizeof(v->last_error), "%.*s", (int)nm, message);
     br_buf_printf(&v->out, "  ");
     view_word(v, VIEW_RED, label, 7);
     br_cli_put_line(&v->out, code, n, 40);

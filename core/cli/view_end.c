@@ -160,7 +160,7 @@ void br_cli_view_summary(struct br_cli_view *v)
     br_buf_printf(&v->out, "\n");
     view_word(v, good ? VIEW_GREEN : VIEW_RED, v->status[0] ? v->status : "no end was recorded", 0);
     br_buf_printf(&v->out, "\n");
-    if (v->note[0])
+    if (v->note[0] && strcmp(v->note, v->last_error) != 0)
         view_labeled(v, "  why", 13, v->note, strlen(v->note), 4);
     head(v, "did");
     if (!v->exec) {

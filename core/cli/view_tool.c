@@ -43,10 +43,8 @@ static const char *long_gutter(const char *key)
 
 void view_tool_call(struct br_cli_view *v, const json_t *data)
 {
-    size_t n, nid;
+    size_t n;
     const char *tool = view_str(data, "tool", &n);
-    const char *call = view_str(data, "callId", &nid);
-    snprintf(v->last_call, sizeof(v->last_call), "%.*s", (int)nid, call);
     snprintf(v->last_tool, sizeof(v->last_tool), "%.*s", (int)n, tool);
     br_buf_printf(&v->out, "\n");
     view_style_on(v, VIEW_BOLD);
@@ -193,6 +191,7 @@ void view_tool_result(struct br_cli_view *v, const json_t *data)
         br_cli_put_line(&v->out, code, n, 40);
         br_buf_printf(&v->out, "\n");
         view_block(v, GUTTER, message, nm, CALL_LINES);
+        snprintf(v->last_error, sizeof(v->last_error), "%.*s", (int)nm, message);
     } else {
         br_buf_printf(&v->out, "\n");
     }
