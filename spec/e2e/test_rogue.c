@@ -9,13 +9,8 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <dirent.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/sendfile.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "support/e2e.h"
 
@@ -28,38 +23,6 @@ static const char policy[] = "local policy = require \"bridle.policy\"\n"
                              "  policy.allow { id = \"touch\", action = \"process.exec\", "
                              "command = \"touch *\" },\n} }\n";
 
-static void copy(const char *from, const char *to)
-{
-    struct stat st;
-    int in = open(from, O_RDONLY | O_CLOEXEC), out = open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
-    assert_true(in >= 0 && out >= 0 && fstat(in, &st) == 0);
-    for (off_t off = 0; off < st.st_size;)
-        assert_true(sendfile(out, in, &off, (size_t)(st.st_size - off)) > 0);
-    assert_int_equal(fchmod(out, 0755), 0);
-    close(in);
-    close(out);
-}
-
-/* A bin directory like the real one, with `replaced` (may be NULL) being the rogue. */
-static void make_bin(struct e2e *t, const char *real, const char *replaced, char bin[128])
-{
-    char from[BR_PATH_MAX], to[BR_PATH_MAX];
-    snprintf(bin, 128, "%s/bin", t->dir);
-    assert_int_equal(mkdir(bin, 0755), 0);
-    DIR *d = opendir(real);
-    assert_non_null(d);
-    for (struct dirent *e; (e = readdir(d));) {
-        if (strncmp(e->d_name, "bridle", 6) != 0)
-            continue;
-        snprintf(from, sizeof(from), "%s/%s", real, e->d_name);
-        if (replaced && strcmp(e->d_name, replaced) == 0)
-            snprintf(from, sizeof(from), "%s/../tests/rogue", real);
-        snprintf(to, sizeof(to), "%s/%s", bin, e->d_name);
-        copy(from, to);
-    }
-    closedir(d);
-}
-
 static void run_with(const char *replaced)
 {
     struct e2e t;
@@ -70,7 +33,7 @@ static void run_with(const char *replaced)
     e2e_write(&t, "workspace/out/seed", "");
     e2e_write(&t, "task.yaml", manifest);
     e2e_write(&t, "policy.lua", policy);
-    make_bin(&t, real, replaced, bin);
+    e2e_copy_bin(&t, replaced, bin);
     assert_int_equal(setenv("BRIDLE_BIN", bin, 1), 0);
     e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "task.yaml", "--",
             "touch", "out/x", NULL);

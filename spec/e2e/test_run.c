@@ -459,6 +459,65 @@ static void test_validate(void **state)
     close_project(&t);
 }
 
+#define ORDINARY_UID 61900u
+
+static void undelegate(void)
+{
+    /* empty directories: what the delegation made, and nothing else has this name */
+    assert_int_equal(
+        system("find /sys/fs/cgroup -depth -type d -name 'bridle-61900' -exec rmdir {} +"), 0);
+}
+
+/* An ordinary user without a place for limits is refused, and told what to do; with it, all works.
+ */
+static void test_ordinary_user(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    if (geteuid() != 0) {
+        print_message(
+            "this test starts as root; an ordinary user's run is the rest of this file\n");
+        skip();
+    }
+    char bin[128], real[BR_PATH_MAX];
+    e2e_open(&t, ORDINARY_UID);
+    /* the build may lie where only root gets to */
+    snprintf(real, sizeof(real), "%s", e2e_bin());
+    e2e_copy_bin(&t, NULL, bin);
+    assert_int_equal(setenv("BRIDLE_BIN", bin, 1), 0);
+    e2e_write(&t, "workspace/src/a.txt", "before\n");
+    e2e_write(&t, "policy.lua", allow_all);
+    e2e_write(&t, "task.yaml", manifest);
+    e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "task.yaml", "--",
+            "touch", "src/x", NULL);
+    expect_status(&r, 6, "bridle doctor --delegate");
+    expect_file(&t, "workspace/src/x", NULL);
+    e2e_result_free(&r);
+    e2e_run(&t, &r, "bridle", "doctor", NULL);
+    expect_status(&r, 6, "missing");
+    e2e_result_free(&r);
+
+    t.uid = 0;
+    e2e_run(&t, &r, "bridle", "doctor", "--delegate", "61900", NULL);
+    expect_status(&r, 0, NULL);
+    e2e_result_free(&r);
+    t.uid = ORDINARY_UID;
+    e2e_run(&t, &r, "bridle", "doctor", NULL);
+    int doctor = r.status;
+    e2e_result_free(&r);
+    e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "task.yaml", "--",
+            "touch", "src/x", NULL);
+    e2e_expect_clean(&t);
+    undelegate();
+    assert_int_equal(setenv("BRIDLE_BIN", real, 1), 0);
+    assert_int_equal(doctor, 0);
+    expect_status(&r, 0, NULL);
+    expect_file(&t, "workspace/src/x", "");
+    e2e_result_free(&r);
+    e2e_close(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -477,6 +536,7 @@ int main(void)
         cmocka_unit_test(test_audit_disk_full),
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_validate),
+        cmocka_unit_test(test_ordinary_user),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

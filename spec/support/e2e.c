@@ -17,6 +17,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -61,6 +62,12 @@ static void list_cgroups(char *dst, size_t cap)
     pclose(p);
 }
 
+/* Whose the workspace is: the ordinary user's who runs bridle, or somebody's who is not root. */
+static uid_t owner(const struct e2e *t)
+{
+    return t->uid ? t->uid : WORKSPACE_UID;
+}
+
 void e2e_open(struct e2e *t, uid_t uid)
 {
     memset(t, 0, sizeof(*t));
@@ -72,7 +79,7 @@ void e2e_open(struct e2e *t, uid_t uid)
     assert_int_equal(mkdir(t->workspace, 0755), 0);
     assert_int_equal(chmod(t->dir, 0755), 0);
     if (geteuid() == 0) {
-        assert_int_equal(chown(t->workspace, WORKSPACE_UID, WORKSPACE_UID), 0);
+        assert_int_equal(chown(t->workspace, owner(t), owner(t)), 0);
         assert_int_equal(chown(t->dir, t->uid, t->uid), 0);
     }
     list_cgroups(t->cgroups, sizeof(t->cgroups));
@@ -97,14 +104,14 @@ void e2e_write(struct e2e *t, const char *path, const char *text)
     for (char *p = full + strlen(t->dir) + 1; (p = strchr(p, '/')); p++) {
         *p = 0;
         if (mkdir(full, 0755) == 0 && geteuid() == 0 && inside)
-            assert_int_equal(chown(full, WORKSPACE_UID, WORKSPACE_UID), 0);
+            assert_int_equal(chown(full, owner(t), owner(t)), 0);
         *p = '/';
     }
     int fd = open(full, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     assert_true(fd >= 0);
     assert_int_equal(br_write_all(fd, text, strlen(text)), 0);
     if (geteuid() == 0 && inside)
-        assert_int_equal(fchown(fd, WORKSPACE_UID, WORKSPACE_UID), 0);
+        assert_int_equal(fchown(fd, owner(t), owner(t)), 0);
     close(fd);
 }
 
@@ -320,4 +327,38 @@ void e2e_expect_clean(struct e2e *t)
         usleep(20000);
     }
     fail_msg("left behind:\n%s%s(at the start: %s)", programs, cgroups, t->cgroups);
+}
+
+/* ---- a bin directory of the test's own ---- */
+
+static void copy(const char *from, const char *to)
+{
+    struct stat st;
+    int in = open(from, O_RDONLY | O_CLOEXEC), out = open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
+    assert_true(in >= 0 && out >= 0 && fstat(in, &st) == 0);
+    for (off_t off = 0; off < st.st_size;)
+        assert_true(sendfile(out, in, &off, (size_t)(st.st_size - off)) > 0);
+    assert_int_equal(fchmod(out, 0755), 0);
+    close(in);
+    close(out);
+}
+
+void e2e_copy_bin(struct e2e *t, const char *replaced, char bin[128])
+{
+    char from[BR_PATH_MAX], to[BR_PATH_MAX];
+    const char *real = e2e_bin();
+    snprintf(bin, 128, "%s/bin", t->dir);
+    assert_int_equal(mkdir(bin, 0755), 0);
+    DIR *d = opendir(real);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        if (strncmp(e->d_name, "bridle", 6) != 0)
+            continue;
+        snprintf(from, sizeof(from), "%s/%s", real, e->d_name);
+        if (replaced && strcmp(e->d_name, replaced) == 0)
+            snprintf(from, sizeof(from), "%s/../tests/rogue", real);
+        snprintf(to, sizeof(to), "%s/%s", bin, e->d_name);
+        copy(from, to);
+    }
+    closedir(d);
 }

@@ -1,0 +1,203 @@
+/*
+ * A run against an OpenAI-compatible server on loopback TCP, as an operator would configure one:
+ * from the environment and from bridle.lua, streaming and not. The server is the scripted provider
+ * on a TCP socket. The key must reach the server and nothing else.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <arpa/inet.h>
+#include <cmocka.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/e2e.h"
+#include "wire/wire.h"
+
+#define KEY "zxcanary7f3a9b1c5d8e2f40"
+
+static const char allow_all[] = "local policy = require \"bridle.policy\"\n"
+                                "return policy.bundle { api = 1, name = \"test\", rules = {\n"
+                                "  policy.allow { id = \"exec\", action = \"process.exec\" },\n"
+                                "  policy.allow { id = \"write\", action = \"fs.write\" },\n} }\n";
+
+/* The bridle-scripted of the build on a loopback port; *port receives it. */
+static pid_t serve(const char *scenario, unsigned *port, int *control)
+{
+    struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof(sa);
+    char program[BR_PATH_MAX];
+    int ends[2], sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(sock >= 0 && bind(sock, (struct sockaddr *)&sa, sizeof(sa)) == 0);
+    assert_int_equal(listen(sock, 8), 0);
+    assert_int_equal(getsockname(sock, (struct sockaddr *)&sa, &n), 0);
+    *port = ntohs(sa.sin_port);
+    assert_int_equal(br_chan_pair(ends), 0);
+    snprintf(program, sizeof(program), "%s/bridle-scripted", e2e_bin());
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (dup2(ends[1], 3) == 3)
+            execl(program, "bridle-scripted", (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    struct br_chan c;
+    br_chan_init(&c, ends[0], "scripted", NULL, 0, NULL);
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_out_blob(&o, scenario, strlen(scenario));
+    br_out_fd(&o, sock, true);
+    assert_int_equal(br_chan_send(&c, BR_MSG_SCRIPTED_START, 0, &o, NULL), 0);
+    *control = c.fd;
+    return pid;
+}
+
+static unsigned count(const struct br_buf *b, const char *what)
+{
+    return b->data && memmem(b->data, b->len, what, strlen(what)) ? 1 : 0;
+}
+
+/* No byte of the state directory or of the output holds the key in any usual spelling. */
+static void expect_no_key(struct e2e *t, const struct e2e_result *r)
+{
+    char base64[64], hex[64], command[512];
+    sodium_bin2base64(base64, sizeof(base64), (const unsigned char *)KEY, strlen(KEY),
+                      sodium_base64_VARIANT_ORIGINAL_NO_PADDING);
+    sodium_bin2hex(hex, sizeof(hex), (const unsigned char *)KEY, strlen(KEY));
+    const char *const spellings[] = {KEY, base64, hex};
+    for (size_t i = 0; i < BR_ARRAY_LEN(spellings); i++) {
+        assert_int_equal(count(&r->out, spellings[i]), 0);
+        assert_int_equal(count(&r->err, spellings[i]), 0);
+        snprintf(command, sizeof(command), "grep -rqaF '%s' '%s'", spellings[i], t->state);
+        assert_int_equal(WEXITSTATUS(system(command)), 1);
+    }
+}
+
+/* With a model name from the environment's provider, or, if it is NULL, from bridle.lua. */
+static void play(const char *env_form, bool streaming)
+{
+    struct e2e t;
+    struct e2e_result r;
+    char scenario[2048], base64[64], hex[64], url[128], text[1024];
+    unsigned port;
+    int control;
+    sodium_bin2base64(base64, sizeof(base64), (const unsigned char *)KEY, strlen(KEY),
+                      sodium_base64_VARIANT_ORIGINAL_NO_PADDING);
+    sodium_bin2hex(hex, sizeof(hex), (const unsigned char *)KEY, strlen(KEY));
+    /* a model that repeats the key, in the text and in the arguments of a call */
+    snprintf(scenario, sizeof(scenario),
+             "{\"v\":1,\"name\":\"t\",\"turns\":[{\"when\":{\"assistant_messages\":0},\"text\":"
+             "\"said " KEY " and %s and %s now\",\"tool_calls\":[{\"name\":\"process_exec\","
+             "\"arguments\":{\"argv\":[\"echo\",\"" KEY "\"]}},{\"name\":\"fs_write\","
+             "\"arguments\":{\"path\":\"src/made\",\"content\":\"x\"}}]},{\"text\":\"The end.\"}]}",
+             base64, hex);
+    pid_t server = serve(scenario, &port, &control);
+    e2e_open(&t, 0);
+    e2e_write(&t, "workspace/src/a.txt", "a\n");
+    e2e_write(&t, "policy.lua", allow_all);
+    snprintf(url, sizeof(url), "OPENAI_BASE_URL=http://127.0.0.1:%u/v1", port);
+    bool config = !env_form;
+    const char *const env[] = {config ? "MY_KEY=" KEY : "OPENAI_API_KEY=" KEY, config ? NULL : url,
+                               NULL};
+    snprintf(text, sizeof(text),
+             "return { api = 1, default_model = \"local/some-model\", providers = {\n"
+             "  [\"local\"] = { base_url = \"http://127.0.0.1:%u/v1\", key_env = \"MY_KEY\",\n"
+             "    streaming = %s, models = { \"some-model\" } } } }\n",
+             port, streaming ? "true" : "false");
+    e2e_write(&t, "bridle.lua", text);
+    const char *const plain[] = {"bridle",     "run", "--json", "-C", "workspace", "-p",
+                                 "policy.lua", "-m",  env_form, "go", NULL};
+    const char *const with_config[] = {"bridle",     "run", "--json",     "-C",
+                                       "workspace",  "-p",  "policy.lua", "--config",
+                                       "bridle.lua", "go",  NULL};
+    e2e_wait(&t, e2e_spawn(&t, (char *const *)(config ? with_config : plain), (char *const *)env),
+             60, &r);
+    if (r.status != 0 || !count(&r.out, "\"status\":\"completed\""))
+        fail_msg("status %d\n%s%s", r.status, (char *)r.out.data, (char *)r.err.data);
+    assert_int_equal(count(&r.out, "\"scripted\":true"), 0); /* it is a provider like any other */
+    assert_int_equal(count(&r.out, "redacted"), 1);
+    char *made = e2e_read(&t, "workspace/src/made");
+    assert_string_equal(made, "x");
+    free(made);
+    expect_no_key(&t, &r);
+    e2e_result_free(&r);
+    close(control);
+    kill(server, SIGKILL);
+    waitpid(server, NULL, 0);
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
+static void test_environment(void **state)
+{
+    (void)state;
+    play("some-model", true);
+}
+
+static void test_config_streaming(void **state)
+{
+    (void)state;
+    play(NULL, true);
+}
+
+static void test_config_not_streaming(void **state)
+{
+    (void)state;
+    play(NULL, false);
+}
+
+/* Each is refused before anything is started. */
+static void test_refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config, *model;
+        int status;
+    } rows[] = {
+        {"return {", "x/y", 5},
+        {"while true do end", "x/y", 5},
+        {"return { api = 1, providers = { x = { base_url = 'http://192.0.2.1/v1', key_env = 'K' } "
+         "} }",
+         "x/y", 5},
+        {"return { api = 1, providers = { x = { base_url = 'https://192.0.2.1/v1' } } }", "z/y", 3},
+        {"return { api = 1, providers = { x = { base_url = 'https://192.0.2.1/v1', models = {'a'} "
+         "} } }",
+         "x/y", 3},
+        {"return { api = 1, providers = { x = { url = 'https://192.0.2.1/v1' } } }", "x/y", 5},
+    };
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        struct e2e t;
+        struct e2e_result r;
+        e2e_open(&t, 0);
+        e2e_write(&t, "workspace/a", "a");
+        e2e_write(&t, "bridle.lua", rows[i].config);
+        e2e_run(&t, &r, "bridle", "run", "--json", "-C", "workspace", "--config", "bridle.lua",
+                "-m", rows[i].model, "go", NULL);
+        if (r.status != rows[i].status)
+            fail_msg("%s: status %d\n%s", rows[i].config, r.status, (char *)r.err.data);
+        assert_int_equal(r.out.len, 0); /* no event: nothing was started */
+        e2e_result_free(&r);
+        e2e_expect_clean(&t);
+        e2e_close(&t);
+    }
+}
+
+int main(void)
+{
+    if (sodium_init() < 0)
+        return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_config_streaming),
+        cmocka_unit_test(test_config_not_streaming),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
