@@ -374,8 +374,15 @@ int rig_undelegate(void **state)
 {
     char path[512];
     (void)state;
-    for (unsigned i = 0; geteuid() == 0 && i < BR_ARRAY_LEN(v1); i++)
-        if (delegated_path(i, path, sizeof(path)) == 0)
-            (void)rmdir(path);
+    for (unsigned i = 0; geteuid() == 0 && i < BR_ARRAY_LEN(v1); i++) {
+        if (delegated_path(i, path, sizeof(path)) != 0)
+            continue;
+        /* the kernel takes removed children off line a little later, and says busy until then */
+        int tries = 0;
+        while (rmdir(path) < 0 && errno == EBUSY && ++tries < 2000)
+            usleep(1000);
+        if (access(path, F_OK) == 0)
+            return -1;
+    }
     return 0;
 }
