@@ -20,7 +20,7 @@
 /* ---- limits ------------------------------------------------------------------------------- */
 
 #ifdef BR_SANITIZED
-#define BR_SCRIPT_SLOW 3u /* what sanitizers cost */
+#define BR_SCRIPT_SLOW 2u /* what sanitizers cost */
 #else
 #define BR_SCRIPT_SLOW 1u
 #endif

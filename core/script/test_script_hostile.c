@@ -161,7 +161,8 @@ static bool attack_one(struct rig *g, const struct attack *a)
     if (!a->says)
         return g->a.type == BR_MSG_COMPILED && !rig_rule(g, "operator:a");
     bool ok = g->a.type == BR_MSG_SCRIPT_FAILED && g->a.code == BR_E_INVALID_POLICY &&
-              strstr(g->a.text, a->says) && ms < 15000;
+              strstr(g->a.text, a->says) &&
+              ms < 60000; /* CPU time is what is limited; the machine may be busy */
     if (!ok)
         print_error("'%s': answer 0x%x after %llu ms: '%s' is not in: %s\n", a->name, g->a.type,
                     (unsigned long long)ms, a->says, g->a.text);
@@ -210,7 +211,7 @@ static void test_peer_goes(void **state)
     usleep(100000);
     br_chan_close(&g.peer);
     br_chan_close(&g.sup);
-    rig_ended(&g, 30000);
+    rig_ended(&g, 60000);
 }
 
 /* A time-out as the session does it: kill, and nobody else is harmed. */

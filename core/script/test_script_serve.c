@@ -13,7 +13,7 @@ static void configure(struct rig *g, const char *text)
     br_buf_put_str(&o.buf, "/home/op/bridle.lua");
     br_out_blob(&o, text, strlen(text));
     assert_int_equal(br_chan_send(&g->sup, BR_MSG_SCRIPT_CONFIG, 5, &o, NULL), 0);
-    rig_wait(g, 10000);
+    rig_wait(g, 90000);
 }
 
 static void expect_str(struct br_rd *r, const char *want)
@@ -123,7 +123,7 @@ static void tell(struct rig *g, enum br_msg_type type, const char *text)
     if (text)
         br_out_blob(&o, text, strlen(text));
     assert_int_equal(br_chan_send(&g->peer, type, 3, &o, NULL), 0);
-    rig_wait(g, 10000);
+    rig_wait(g, 90000);
 }
 
 static void head(struct rig *g, uint32_t status, const char *type)
