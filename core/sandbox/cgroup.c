@@ -327,25 +327,48 @@ int br_cg_remove(struct br_cg *cg, struct br_err *err)
     return result;
 }
 
+/* Takes the directory `fd`. Removes the cgroups of the dead in it and, if `nested`, in each of its
+ * own directories as well. */
+static unsigned sweep_dir(int fd, bool v2, bool nested)
+{
+    unsigned removed = 0;
+    DIR *dir = fdopendir(fd);
+    if (!dir) {
+        br_close(&fd);
+        return 0;
+    }
+    for (struct dirent *e; (e = readdir(dir));) {
+        bool dead = br_owner_is_dead(e->d_name);
+        if (e->d_type != DT_DIR || e->d_name[0] == '.' || (!dead && !nested))
+            continue;
+        BR_CLEANUP_FD int sub =
+            openat(dirfd(dir), e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+        if (sub < 0)
+            continue;
+        if (!dead)
+            removed += sweep_dir(br_steal_fd(&sub), v2, false);
+        else if (remove_one(dirfd(dir), e->d_name, sub, v2) == 0)
+            removed++;
+    }
+    closedir(dir);
+    return removed;
+}
+
 unsigned br_cg_sweep(const struct br_cg_place *p)
 {
     unsigned removed = 0;
     for (unsigned i = 0; i < p->ndirs; i++) {
-        int copy = openat(p->dirs[i].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
-        if (!dir) {
-            br_close(&copy);
-            continue;
+        /* places beside this one too: a launcher that ran in another session of root's */
+        struct stat here, up;
+        int fd = openat(p->dirs[i].fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        bool beside = fd >= 0 && fstat(p->dirs[i].fd, &here) == 0 && fstat(fd, &up) == 0 &&
+                      here.st_dev == up.st_dev && geteuid() == 0;
+        if (!beside) {
+            br_close(&fd);
+            fd = openat(p->dirs[i].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         }
-        for (struct dirent *e; (e = readdir(dir));) {
-            if (!br_owner_is_dead(e->d_name))
-                continue;
-            BR_CLEANUP_FD int fd =
-                openat(p->dirs[i].fd, e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-            if (fd >= 0 && remove_one(p->dirs[i].fd, e->d_name, fd, p->dirs[i].v2) == 0)
-                removed++;
-        }
-        closedir(dir);
+        if (fd >= 0)
+            removed += sweep_dir(fd, p->dirs[i].v2, beside);
     }
     return removed;
 }

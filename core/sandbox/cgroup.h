@@ -78,7 +78,8 @@ int br_cg_remove(struct br_cg *cg, struct br_err *err);
 /* Forget it without removing (for a child that only inherited the descriptors). */
 void br_cg_close(struct br_cg *cg);
 
-/* Kill and remove what launchers that no longer live left in this place. Returns how many. */
+/* Kill and remove what launchers that no longer live left in this place, and (root) in those beside
+ * it. Returns how many. */
 unsigned br_cg_sweep(const struct br_cg_place *p);
 
 #endif

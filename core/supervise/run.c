@@ -249,13 +249,14 @@ static void end_sandbox(struct supervisor *s)
     br_close(&s->init_session_end);
 }
 
-/* A launcher that died may have left a cgroup behind; the next one sweeps it at its start. */
+/* A launcher that died may have left a cgroup behind, also one that it had only prepared; the next
+ * one sweeps it at its start. */
 static void sweep(struct supervisor *s)
 {
     struct br_err err;
     bool died = s->programs[P_LAUNCH].ended;
     program_stop(s, P_LAUNCH, GRACE_US);
-    if (!died || s->sandbox == SANDBOX_NONE)
+    if (!died)
         return;
     if (program_start(s, P_LAUNCH, &err) == 0) {
         s->programs[P_LAUNCH].expected = true;
