@@ -258,6 +258,8 @@ static void test_scripted_killed(void **state)
     assert_int_equal(kill(r.scripted, SIGKILL), 0);
     assert_true(rig_until(&r, &r.have_end, 5000));
     assert_int_equal(r.end_code, BR_E_PROVIDER_TRUNCATED);
+    assert_true(rig_wait_child(r.scripted, 5000) >= 0); /* and with it its listening socket */
+    r.scripted = 0;
     ask(&r, 2, "[{}]", false);
     assert_int_equal(r.end_code, BR_E_PROVIDER_UNREACHABLE);
     rig_stop(&r, 0, 0);
