@@ -125,7 +125,8 @@ void view_block(struct br_cli_view *v, const char *gutter, const char *s, size_t
             while (!shown && margin && gutter[margin - 1] == ' ')
                 margin--;
             br_buf_put(&v->out, gutter, margin);
-            br_buf_put(&v->out, text.data ? text.data + done : NULL, shown);
+            if (shown)
+                br_buf_put(&v->out, text.data + done, shown);
             br_buf_put_u8(&v->out, '\n');
             done += k;
             lines++;
