@@ -83,7 +83,7 @@ static const char *known_status(const char *status)
 static json_t *safe_text(struct recorder *r, const char *text, struct br_err *err)
 {
     json_t *plain = json_stringn(text, br_utf8_floor(text, strlen(text)));
-    json_t *safe = plain ? br_redact_json(r->redact, plain, err) : NULL;
+    json_t *safe = plain ? br_redact_json(r->redact, plain, false, err) : NULL;
     json_decref(plain);
     if (safe && json_string_length(safe) > BR_EVENT_NOTE_MAX) {
         size_t n = br_utf8_floor(json_string_value(safe), BR_EVENT_NOTE_MAX);

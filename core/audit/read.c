@@ -39,6 +39,8 @@ bool owner_alive(const char *owner)
         return false;
     /* the name may hold anything; the fields count from behind its last parenthesis, state is 3 */
     char *p = strrchr(stat, ')');
+    if (p && p[1] == ' ' && (p[2] == 'Z' || p[2] == 'X'))
+        return false; /* dead, only not buried */
     for (int field = 2; p && field < 22; field++)
         p = strchr(p + 1, ' ');
     if (!p || sscanf(p, " %llu", &seen) != 1)

@@ -23,15 +23,36 @@ static int store_event(struct recorder *r, const char *type, const json_t *data,
     return ret;
 }
 
+/* Redact and write one event. Replacements may make a value longer than its limit: then they are
+ * written as short as what they replace, since a run must not fail over what a file contains. */
+static int make_event(struct recorder *r, const char *type, const char *actor, const json_t *data,
+                      const char *event_id, bool brief, struct br_buf *bytes, json_t **safe,
+                      struct br_err *err)
+{
+    *safe = br_redact_json(r->redact, data, brief, err);
+    return *safe ? br_event_build(type, actor, *safe, event_id, br_now_wall_us(), bytes, err)
+                 : -BR_E_REDACTION_FAILED;
+}
+
 int recorder_add(struct recorder *r, const char *type, const char *actor, const json_t *data,
                  bool redacted, char event_id[BR_ID_MAX], struct br_err *err)
 {
     BR_CLEANUP_BUF struct br_buf bytes = BR_BUF_INIT(2 * BR_EVENT_MAX);
-    json_t *safe = redacted ? json_incref((json_t *)data) : br_redact_json(r->redact, data, err);
-    if (!safe)
-        return -BR_E_REDACTION_FAILED;
+    json_t *safe = NULL;
+    int ret;
     br_id_make(event_id, "evt");
-    int ret = br_event_build(type, actor, safe, event_id, br_now_wall_us(), &bytes, err);
+    if (redacted) {
+        safe = json_incref((json_t *)data);
+        ret = br_event_build(type, actor, safe, event_id, br_now_wall_us(), &bytes, err);
+    } else {
+        ret = make_event(r, type, actor, data, event_id, false, &bytes, &safe, err);
+        if (ret < 0) {
+            json_decref(br_steal_ptr(&safe));
+            br_buf_reset(&bytes);
+            if (make_event(r, type, actor, data, event_id, true, &bytes, &safe, NULL) == 0)
+                ret = 0;
+        }
+    }
     if (ret == 0)
         ret = br_event_order_apply(r->order, type, safe, err);
     if (ret == 0)

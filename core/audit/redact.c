@@ -350,9 +350,11 @@ static void scan_write(struct redact_scan *s, struct br_buf *out)
     for (; n < s->npending && (s->pending[n].start < safe || s->final); n++) {
         const struct redact_interval *iv = &s->pending[n];
         write_raw(s, iv->start, out);
-        br_buf_put(out, "[redacted:", 10);
-        br_buf_put(out, iv->name, strlen(iv->name));
-        br_buf_put_u8(out, ']');
+        if (!s->brief) {
+            br_buf_put(out, "[redacted:", 10);
+            br_buf_put(out, iv->name, strlen(iv->name));
+        }
+        br_buf_put_u8(out, s->brief ? '*' : ']');
         s->out_pos = iv->end;
     }
     if (n) {
@@ -398,8 +400,8 @@ static int scan_result(const struct redact_scan *s, const struct br_buf *out, st
     return 0;
 }
 
-int br_redact_text(const struct br_redact *r, const void *text, size_t n, struct br_buf *out,
-                   struct br_err *err)
+static int redact_whole(const struct br_redact *r, const void *text, size_t n, bool brief,
+                        struct br_buf *out, struct br_err *err)
 {
     struct redact_scan s;
     int ret = scan_init(&s, r);
@@ -407,6 +409,7 @@ int br_redact_text(const struct br_redact *r, const void *text, size_t n, struct
         s.text = text;
         s.end = n;
         s.final = true;
+        s.brief = brief;
         scan_window(&s);
         br_check(!s.retry);
         scan_write(&s, out);
@@ -416,6 +419,18 @@ int br_redact_text(const struct br_redact *r, const void *text, size_t n, struct
     }
     scan_free(&s);
     return ret;
+}
+
+int br_redact_text(const struct br_redact *r, const void *text, size_t n, struct br_buf *out,
+                   struct br_err *err)
+{
+    return redact_whole(r, text, n, false, out, err);
+}
+
+int br_redact_text_brief(const struct br_redact *r, const void *text, size_t n, struct br_buf *out,
+                         struct br_err *err)
+{
+    return redact_whole(r, text, n, true, out, err);
 }
 
 /* ---- streams ---- */

@@ -52,6 +52,9 @@ int br_redact_secret(struct br_redact *r, const char *name, const void *value, s
  * `out` is then not to be used. */
 int br_redact_text(const struct br_redact *r, const void *text, size_t n, struct br_buf *out,
                    struct br_err *err);
+/* The same with "*" in place of [redacted:NAME]: never longer than the text was. */
+int br_redact_text_brief(const struct br_redact *r, const void *text, size_t n, struct br_buf *out,
+                         struct br_err *err);
 
 /*
  * The same for text that arrives in chunks: what is appended after any number of feeds and the end
@@ -71,9 +74,10 @@ size_t br_redact_stream_held(const struct br_redact_stream *s);
  * A redacted deep copy of a JSON value (new reference): strings and keys are redacted, and a string
  * under a key that looks like a credential is replaced whatever it says. NULL and
  * BR_E_REDACTION_FAILED beyond BR_JSON_DEPTH_MAX + 8 levels, BR_REDACT_NODES_MAX values, or
- * without memory.
+ * without memory. `brief`: as br_redact_text_brief(), for a value that has become too long.
  */
-json_t *br_redact_json(const struct br_redact *r, const json_t *value, struct br_err *err);
+json_t *br_redact_json(const struct br_redact *r, const json_t *value, bool brief,
+                       struct br_err *err);
 /* The name for the replacement if this key names a credential ("password", "x-api-key",
  * "clientSecret"), else NULL ("max_tokens", "promptTokens"). */
 const char *br_redact_key(const char *key);

@@ -12,6 +12,7 @@
 struct walk {
     const struct br_redact *r;
     unsigned nodes;
+    bool brief;
     struct br_buf scratch;
     struct br_err *err;
 };
@@ -81,11 +82,16 @@ static json_t *walk_fail(struct walk *w, const char *why)
 static json_t *redact_string(struct walk *w, const char *s, size_t n, const char *name)
 {
     br_buf_reset(&w->scratch);
-    if (name && n) {
-        br_buf_printf(&w->scratch, "[redacted:%s]", name);
-    } else if (br_redact_text(w->r, s, n, &w->scratch, w->err) < 0) {
+    int r = 0;
+    if (name && n)
+        r = br_buf_printf(&w->scratch, "%s%s%s",
+                          w->brief ? "" : "[redacted:", w->brief ? "*" : name, w->brief ? "" : "]");
+    else if (w->brief)
+        r = br_redact_text_brief(w->r, s, n, &w->scratch, w->err);
+    else
+        r = br_redact_text(w->r, s, n, &w->scratch, w->err);
+    if (r < 0)
         return NULL;
-    }
     json_t *v = json_stringn((const char *)w->scratch.data, w->scratch.len);
     return v ? v : n == 0 ? json_string("") : walk_fail(w, "did not stay text when redacted");
 }
@@ -159,10 +165,12 @@ static json_t *walk_value(struct walk *w, const json_t *v, unsigned depth, const
     }
 }
 
-json_t *br_redact_json(const struct br_redact *r, const json_t *value, struct br_err *err)
+json_t *br_redact_json(const struct br_redact *r, const json_t *value, bool brief,
+                       struct br_err *err)
 {
     struct br_err local = {.code = BR_OK};
-    struct walk w = {.r = r, .scratch = BR_BUF_INIT(BR_BLOB_MAX), .err = err ? err : &local};
+    struct walk w = {
+        .r = r, .brief = brief, .scratch = BR_BUF_INIT(BR_BLOB_MAX), .err = err ? err : &local};
     json_t *out = walk_value(&w, value, 0, NULL);
     if (!out && !w.err->code)
         walk_fail(&w, "could not be redacted");

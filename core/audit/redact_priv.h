@@ -144,6 +144,7 @@ struct redact_scan {
     struct redact_run runs[CLASS_ALL][2]; /* the latest two of each */
     struct redact_view views[VIEW_COUNT];
     uint64_t ring_mask;
+    bool brief; /* "*" instead of [redacted:NAME] */
     bool failed;
 };
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "audit/test_harness.h"
@@ -244,14 +245,23 @@ static void test_recover(void **state)
     killed_run(h, "run_dead", dead);
     killed_run(h, "run_boot", "1:1:00000000-0000-0000-0000-000000000000");
     killed_run(h, "run_odd", "nonsense");
+    /* a process that has ended and was not waited for is no owner */
+    pid_t zombie = fork();
+    if (zombie == 0)
+        _exit(0);
+    siginfo_t info;
+    assert_int_equal(waitid(P_PID, (id_t)zombie, &info, WEXITED | WNOWAIT), 0);
+    h_owner(dead, zombie);
+    killed_run(h, "run_zombie", dead);
     row_status(h, "run_live", "running");
     row_status(h, "run_dead", "interrupted");
     h_start(h, H_RECOVER, 0, "", "");
     assert_string_equal(h->m.text, "OK");
     h_expect(h, &h->sup, BR_MSG_AUDIT_CLOSED);
     assert_int_equal(h->m.code, 0);
-    assert_string_equal(h->m.text, "3 records were closed");
+    assert_string_equal(h->m.text, "4 records were closed");
     assert_int_equal(h_wait(h), 0);
+    assert_int_equal(waitpid(zombie, NULL, 0), zombie);
     row_status(h, "run_live", "running");
     row_status(h, "run_dead", "failed");
     assert_int_equal(h_read_back(h, "run_live", NULL, 0), 4);

@@ -85,6 +85,27 @@ static void test_secrets_never_reach_store_or_client(void **state)
     assert_false(h_in_files(h, "hunter2"));
 }
 
+/* A file full of assignments, as large as an output may be: its redacted form would be twice as
+ * large, and a run must not end over what it has read. */
+static void test_redaction_does_not_break_a_limit(void **state)
+{
+    struct harness *h = *state;
+    struct br_buf b = BR_BUF_INIT(BR_TOOL_JSON_MAX + 1000);
+    h_record(h, ALL, "run_1");
+    h_begin(h);
+    h_event(h);
+    h_event(h);
+    br_buf_printf(&b, "{\"callId\":\"c1\",\"tool\":\"x\",\"input\":\"");
+    while (b.len < BR_TOOL_JSON_MAX - 20)
+        br_buf_printf(&b, "password=abcd ");
+    br_buf_printf(&b, "\"}");
+    h_good(h, "tool.call", br_buf_cstr(&b));
+    const char *e = h_next(h, "tool.call");
+    h_has(e, "password=* password=*");
+    assert_null(strstr(e, "abcd"));
+    br_buf_free(&b);
+}
+
 /* Collect bridle.text events until the final one. */
 static void collect_text(struct harness *h, char *text, size_t cap, unsigned *events)
 {
@@ -385,6 +406,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_append_is_stored_and_shown),
         T(test_secrets_never_reach_store_or_client),
+        T(test_redaction_does_not_break_a_limit),
         T(test_streamed_text_is_redacted_across_messages),
         T(test_text_keeps_its_place),
         T(test_long_text_is_several_events),

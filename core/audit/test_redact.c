@@ -546,7 +546,7 @@ static void check_json(const struct br_redact *r, const char *in, const char *wa
 {
     json_t *v = json_loads(in, JSON_DECODE_ANY, NULL);
     assert_non_null(v);
-    json_t *safe = br_redact_json(r, v, NULL);
+    json_t *safe = br_redact_json(r, v, false, NULL);
     assert_non_null(safe);
     char *got = json_dumps(safe, JSON_COMPACT | JSON_ENCODE_ANY);
     assert_string_equal(got, want);
@@ -578,6 +578,27 @@ static void test_json(void **state)
     check_json(r, "[1,-2.5,true,false,null,\"\",\"plain \\u20ac\"]",
                "[1,-2.5,true,false,null,\"\",\"plain \xe2\x82\xac\"]");
     check_json(r, "\"run with sk-" A20 "\"", "\"run with [redacted:api-key]\"");
+    br_redact_free(&r);
+}
+
+static void test_brief_never_grows(void **state)
+{
+    (void)state;
+    struct br_redact *r = with_secret("known-secret", 12);
+    for (size_t i = 0; i < BR_ARRAY_LEN(positives); i++) {
+        struct br_buf out = BR_BUF_INIT(MIB);
+        size_t n = strlen(positives[i].text);
+        assert_int_equal(br_redact_text_brief(r, positives[i].text, n, &out, NULL), 0);
+        assert_true(out.len <= n);
+        assert_non_null(memchr(out.data, '*', out.len));
+        br_buf_free(&out);
+    }
+    json_t *v = json_loads("{\"password\":\"a\",\"x\":\"known-secret!\"}", 0, NULL);
+    json_t *safe = br_redact_json(r, v, true, NULL);
+    assert_string_equal(json_string_value(json_object_get(safe, "password")), "*");
+    assert_string_equal(json_string_value(json_object_get(safe, "x")), "*!");
+    json_decref(safe);
+    json_decref(v);
     br_redact_free(&r);
 }
 
@@ -633,22 +654,22 @@ static void test_json_limits(void **state)
     (void)state;
     struct br_redact *r = br_redact_new();
     struct br_err err = {.code = BR_OK};
-    json_t *v = nested(BR_JSON_DEPTH_MAX + 8), *safe = br_redact_json(r, v, &err);
+    json_t *v = nested(BR_JSON_DEPTH_MAX + 8), *safe = br_redact_json(r, v, false, &err);
     assert_non_null(safe);
     json_decref(safe);
     json_decref(v);
     v = nested(BR_JSON_DEPTH_MAX + 9);
-    assert_null(br_redact_json(r, v, &err));
+    assert_null(br_redact_json(r, v, false, &err));
     assert_int_equal(err.code, BR_E_REDACTION_FAILED);
     json_decref(v);
     v = json_array();
     for (unsigned i = 0; i + 1 < BR_REDACT_NODES_MAX; i++)
         json_array_append_new(v, json_true());
-    safe = br_redact_json(r, v, &err);
+    safe = br_redact_json(r, v, false, &err);
     assert_non_null(safe);
     json_decref(safe);
     json_array_append_new(v, json_true());
-    assert_null(br_redact_json(r, v, &err));
+    assert_null(br_redact_json(r, v, false, &err));
     json_decref(v);
     br_redact_free(&r);
 }
@@ -777,6 +798,7 @@ int main(void)
         cmocka_unit_test(test_output_limit_is_an_error),
         cmocka_unit_test(test_held_back_is_bounded),
         cmocka_unit_test(test_json),
+        cmocka_unit_test(test_brief_never_grows),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_json_limits),
         cmocka_unit_test(test_no_input_makes_it_slow),
