@@ -47,8 +47,9 @@
        u64 duration_ms. Audit denies open asks, ends open calls, emits sandbox.stopped (only for   \
        1) and agent.stopped, as far as the record lacks them */                                    \
     X(AUDIT_CLOSE, 0x0203)                                                                         \
-    /* audit -> bridled: everything is on disk and was sent to the client. u32 code, str text,     \
-       str status (the record's terminal status) */                                                \
+    /* audit -> bridled: everything is on disk and was sent to the client, or to none that reads.  \
+       u32 code, str text, str status (the record's terminal status). Modes read and recover end   \
+       with it as well (status "") */                                                              \
     X(AUDIT_CLOSED, 0x0204)                                                                        \
     /* bridled -> session: str run_id, u8 mode, u8 manifest_in_workspace, str workspace,           \
        str manifest_path, blob manifest, str policy_path, blob policy, str model, u8 scripted,     \
@@ -139,7 +140,8 @@
     /* u32 code, str text; id: the append's. Nothing was stored or shown; the run must end */      \
     X(APPEND_FAILED, 0x0503)                                                                       \
     /* streamed text: str stream id, str kind (agent), blob bytes, u8 final. Audit redacts over    \
-       chunk borders and stores bridle.text events. Answered like APPEND */                        \
+       chunk borders and stores bridle.text events. Answered like APPEND; with an empty id and row \
+       0 if it was only taken: it is stored before the next event, or soon */                      \
     X(TEXT, 0x0504)                                                                                \
     /* egress -> audit: a value that must never be stored. str name, blob value */                 \
     X(SECRET, 0x0505)                                                                              \
