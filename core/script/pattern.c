@@ -94,6 +94,9 @@ static bool in_class(int c, int class)
     case 'x':
         r = isxdigit(c);
         break;
+    case 'z':
+        r = c == 0;
+        break;
     default:
         return class == c;
     }
@@ -218,7 +221,9 @@ static const char *match_back(struct matcher *m, const char *s, int digit)
     int l = digit - '1';
     if (l < 0 || l >= m->level || m->capture[l].len == CAPTURE_OPEN)
         luaL_error(m->L, "invalid capture index %%%d", l + 1);
-    size_t len = m->capture[l].len < 0 ? 0 : (size_t)m->capture[l].len;
+    if (m->capture[l].len == CAPTURE_POSITION)
+        return NULL; /* a position is not a text that could come again */
+    size_t len = (size_t)m->capture[l].len;
     m->steps += len / 16;
     if ((size_t)(m->end - s) >= len && memcmp(m->capture[l].start, s, len) == 0)
         return s + len;
@@ -395,6 +400,16 @@ static size_t start_at(lua_State *L, int arg, size_t n)
     return (lua_Unsigned)i > n + 1 ? n + 1 : (size_t)i - 1;
 }
 
+/* As the standard library has it, where "a)" is a plain text for find() and malformed for match().
+ */
+static bool is_plain(const char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (p[i] && strchr("^$*+?.([%-", p[i]))
+            return false;
+    return true;
+}
+
 static int find(lua_State *L, bool want_range)
 {
     size_t n, np;
@@ -403,7 +418,7 @@ static int find(lua_State *L, bool want_range)
     size_t at = start_at(L, 3, n);
     if (asked > 0 && (lua_Unsigned)asked > n + 1)
         return lua_pushnil(L), 1;
-    if (want_range && lua_toboolean(L, 4)) {
+    if (want_range && (lua_toboolean(L, 4) || is_plain(p, np))) {
         br_script_tick(L, (n - at) / 8 + 1);
         const char *hit = np == 0 ? s + at : memmem(s + at, n - at, p, np);
         if (!hit)

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -133,6 +134,11 @@ void rig_wait(struct rig *g, unsigned timeout_ms)
 
 void rig_start(struct rig *g, enum br_script_purpose purpose)
 {
+    rig_start_as(g, purpose, 0);
+}
+
+void rig_start_as(struct rig *g, enum br_script_purpose purpose, uid_t uid)
+{
     int sup[2], peer[2] = {-1, -1};
     char program[BR_PATH_MAX];
     memset(g, 0, sizeof(*g));
@@ -143,9 +149,14 @@ void rig_start(struct rig *g, enum br_script_purpose purpose)
     assert_int_equal(br_chan_pair(sup), 0);
     if (purpose != BR_SCRIPT_CONFIG)
         assert_int_equal(br_chan_pair(peer), 0);
+    /* by descriptor, as bridled does: another user may not reach the path */
+    BR_CLEANUP_FD int exe = open(program, O_RDONLY | O_CLOEXEC);
+    assert_true(exe >= 0);
     g->pid = fork();
     assert_true(g->pid >= 0);
     if (g->pid == 0) {
+        if (uid && (setgroups(0, NULL) < 0 || setgid(uid) < 0 || setuid(uid) < 0))
+            _exit(125);
         char *argv[] = {(char *)"bridle-script", NULL}, *envp[] = {NULL, NULL};
 #ifdef BR_SANITIZED
         /* the leak checker needs a thread and ptrace, which the role has given up */
@@ -155,7 +166,7 @@ void rig_start(struct rig *g, enum br_script_purpose purpose)
             (void)fcntl(3, F_SETFD, 0);
         else if (dup2(sup[1], 3) < 0)
             _exit(126);
-        execve(program, argv, envp);
+        fexecve(exe, argv, envp);
         _exit(127);
     }
     br_close(&sup[1]);

@@ -34,6 +34,8 @@ struct rig {
 
 /* Start for a purpose and wait for ROLE_READY. */
 void rig_start(struct rig *g, enum br_script_purpose purpose);
+/* The same as another user; only root can. */
+void rig_start_as(struct rig *g, enum br_script_purpose purpose, uid_t uid);
 /* Close the channels; the process must then end by itself. Returns its wait status. */
 int rig_stop(struct rig *g);
 /* Wait for one message on the peer's channel (supervision for purpose config). */

@@ -240,32 +240,47 @@ static void count_fds(const struct rig *g, unsigned *n)
     }
 }
 
-/* What the program holds after it has entered its role. */
-static void test_role(void **state)
+static void check_role(struct rig *g, int uid_wanted)
 {
-    (void)state;
-    struct rig g;
-    char path[64], line[256], seccomp[8] = "", nnp[8] = "", uid[32] = "";
-    rig_start(&g, BR_SCRIPT_POLICY);
-    snprintf(path, sizeof(path), "/proc/%d/status", (int)g.pid);
+    char path[64], line[256], seccomp[8] = "", nnp[8] = "", uid[32] = "", caps[32] = "";
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)g->pid);
     BR_CLEANUP_FILE FILE *f = fopen(path, "re");
     assert_non_null(f);
     while (fgets(line, sizeof(line), f)) {
         (void)sscanf(line, "Seccomp: %7s", seccomp);
         (void)sscanf(line, "NoNewPrivs: %7s", nnp);
         (void)sscanf(line, "Uid: %31s", uid);
+        (void)sscanf(line, "CapPrm: %31s", caps);
     }
     assert_string_equal(nnp, "1");
-    if (geteuid() == 0) {
-        unsigned n;
-        assert_int_equal(atoi(uid), BR_UID_SCRIPT);
-        count_fds(&g, &n);
-        assert_int_equal(n, 5); /* 0, 1, 2, supervision, peer */
-    }
+    assert_int_equal(atoi(uid), uid_wanted);
+    assert_string_equal(caps, "0000000000000000");
 #ifndef BR_SANITIZED
     assert_string_equal(seccomp, "2");
 #endif
-    assert_int_equal(rig_stop(&g), 0);
+    if (geteuid() == 0) {
+        unsigned n;
+        count_fds(g, &n);
+        assert_int_equal(n, 5); /* 0, 1, 2, supervision, peer */
+    }
+    /* and it works like that */
+    rig_compile(g, GOOD, NULL);
+    assert_int_equal(g->a.type, BR_MSG_COMPILED);
+    assert_int_equal(rig_stop(g), 0);
+}
+
+/* What the program holds after it has entered its role, started by root and by somebody else. */
+static void test_role(void **state)
+{
+    (void)state;
+    struct rig g;
+    bool root = geteuid() == 0;
+    rig_start(&g, BR_SCRIPT_POLICY);
+    check_role(&g, root ? BR_UID_SCRIPT : (int)geteuid());
+    if (!root)
+        return;
+    rig_start_as(&g, BR_SCRIPT_POLICY, 1000);
+    check_role(&g, 1000);
 }
 
 int main(void)

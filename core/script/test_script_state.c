@@ -8,7 +8,10 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "script/script.h"
 
@@ -79,7 +82,7 @@ static void test_patterns(void **state)
         "local n = 0\nfor w in ('one two  three'):gmatch('%a*') do n = n + #w end\nreturn n == 11");
     check_lua("return not pcall(string.find, 'a', '[a') and not pcall(string.find, 'a', '%') and "
               "not pcall(string.find, 'a', '(a') and not pcall(string.gsub, 'a', 'a', '%2') and "
-              "not pcall(string.find, 'a', 'a)') and not pcall(string.find, 'a', '%b')");
+              "not pcall(string.match, 'a', 'a)') and not pcall(string.find, 'a', '%b')");
     check_lua("return #('x'):rep(1e6):gsub('x', 'yy') == 2000000"); /* linear: within the budget */
     check_lua("local s = ('word '):rep(100000)\nlocal n = 0\nfor _ in s:gmatch('%a+') do n = n + 1 "
               "end\nreturn n == 100000");
@@ -176,6 +179,53 @@ static void test_allocation_failures(void **state)
     assert_true(failed > 20 && passed > 20);
 }
 
+static int stuck(lua_State *L)
+{
+    (void)L;
+    for (volatile unsigned i = 0;; i++)
+        ;
+    return 0;
+}
+
+/* What no hook can stop, the kernel's timer ends. */
+static void test_hard_timer(void **state)
+{
+    (void)state;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct br_script *s = br_script_new(BR_SCRIPT_MEMORY_MAX);
+        struct br_err err = {.code = BR_OK};
+        (void)signal(SIGPROF, SIG_DFL);
+        s->hard_timer = true;
+        lua_pushcfunction(s->L, stuck);
+        (void)br_script_call(s, 0, 0, 1000, BR_E_FAILED, &err);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF);
+}
+
+/* A failed call leaves the stack as it was, whatever its error is. */
+static void test_balance(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"error()", "error({})", "local function f() f() end f()",
+                                        "return 1, 2, 3", "error('x', 0)"};
+    struct br_script *s = br_script_new(BR_SCRIPT_MEMORY_MAX);
+    struct br_err err = {.code = BR_OK};
+    for (size_t i = 0; i < BR_ARRAY_LEN(texts); i++) {
+        int top = lua_gettop(s->L);
+        assert_int_equal(
+            br_script_load(s, "b.lua", texts[i], strlen(texts[i]), BR_E_INVALID_POLICY, &err), 0);
+        int r = br_script_call(s, 0, 2, BR_SCRIPT_COMPILE_US, BR_E_INVALID_POLICY, &err);
+        assert_int_equal(lua_gettop(s->L), r == 0 ? top + 2 : top);
+        lua_settop(s->L, top);
+    }
+    br_script_free(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +234,8 @@ int main(void)
         cmocka_unit_test(test_tables),
         cmocka_unit_test(test_json),
         cmocka_unit_test(test_allocation_failures),
+        cmocka_unit_test(test_hard_timer),
+        cmocka_unit_test(test_balance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
