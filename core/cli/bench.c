@@ -13,11 +13,7 @@ int br_cli_bench(const struct br_cli_args *a)
     char path[BR_PATH_MAX];
     if (br_cli_program(path, "bridle-bench", &err) < 0)
         return br_cli_fail(&err);
-    BR_CLEANUP_FREE char **argv = calloc(a->noperands + 2u, sizeof(*argv));
-    br_require(argv);
-    argv[0] = path;
-    for (unsigned i = 0; i < a->noperands; i++)
-        argv[i + 1] = a->operands[i];
+    char *argv[] = {path, br_cli_opt(a, "json") ? (char *)"--json" : NULL, NULL};
     execv(path, argv);
     (void)br_err_errno(&err, BR_E_FAILED, "'%s' could not be started", path);
     return br_cli_fail(&err);

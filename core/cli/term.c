@@ -1,6 +1,6 @@
 /*
- * The terminal: what it can do, one rewritten status line, and what counts as a yes. Only this file
- * and help.c write to the view's output; everything that reaches it was made safe by the view.
+ * The terminal: what it can do, one rewritten status line, and what counts as a yes. The view of a
+ * run reaches its output through this file only; everything in it was made safe by the view.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -123,10 +123,12 @@ const struct br_cli_verb br_cli_verbs[] = {
     },
     {
         .name = "bench",
-        .synopsis = "[ARGUMENT...]",
+        .synopsis = "[options]",
         .summary = "measure launches, tool calls and decisions on this machine",
-        .details = "Starts 'bridle-bench', which takes the arguments.",
-        .operands_max = 100000,
+        .details =
+            "Starts 'bridle-bench', which measures each thing beside its references, in one\n"
+            "run, and prints the table. Exits with 1 if a target is missed.",
+        .opts = {OPT_JSON("print the table as JSON")},
         .run = br_cli_bench,
     },
     {

@@ -1,5 +1,5 @@
 /*
- * Inside the view: helpers that its three files share. Everything that somebody else wrote goes
+ * Inside the view: what its files share. Everything that somebody else wrote goes
  * through br_cli_put_line(), view_block() or view_text(), and through nothing else.
  */
 #ifndef BR_CLI_VIEW_PRIV_H

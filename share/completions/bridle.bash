@@ -92,7 +92,7 @@ _bridle() {
       case $prev in
         *)
           case $cur in
-            -*) _bridle_words "--help" ;;
+            -*) _bridle_words "--json --help" ;;
             *) : ;;
           esac
           ;;
