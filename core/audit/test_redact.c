@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <sodium.h>
 
@@ -676,7 +677,7 @@ static void test_json_limits(void **state)
 
 /* ---- time ---- */
 
-/* Microseconds for n bytes of a repeated piece, the best of three. */
+/* Microseconds of processor time for n bytes of a repeated piece, the best of three. */
 static uint64_t timed(const struct br_redact *r, const char *piece, size_t n, bool chunks)
 {
     uint64_t best = UINT64_MAX;
@@ -685,9 +686,9 @@ static uint64_t timed(const struct br_redact *r, const char *piece, size_t n, bo
     for (size_t i = 0; i < n; i++)
         text[i] = piece[i % len];
     for (int k = 0; k < 3; k++) {
-        uint64_t start = br_now_us();
+        clock_t start = clock();
         free(chunks ? redact_chunks(r, text, n, 100, 100) : redact(r, text, n));
-        uint64_t took = br_now_us() - start;
+        uint64_t took = (uint64_t)(clock() - start) * 1000000u / CLOCKS_PER_SEC;
         best = took < best ? took : best;
     }
     free(text);
