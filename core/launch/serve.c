@@ -152,8 +152,6 @@ static int on_plan(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
     l->running = true;
     r = send_started(l, &info, err);
     br_buf_free(&info.receipt);
-    /* while it runs; a failure is found again, and reported, by the next plan */
-    (void)br_host_refresh(l->host, NULL);
     return r;
 }
 

@@ -156,14 +156,19 @@ static void test_many_plans(void **state)
     rig_need_root();
     rig_open(&r, 0);
     for (int i = 0; i < 5; i++) {
+        /* the limits of a prepared one are raised and lowered to the plan's */
+        r.plan.limits.memory_bytes = (uint64_t)(i % 2 ? 3072 : 512) << 20;
+        r.plan.limits.cpu_percent = i % 2 ? 400 : 50;
         assert_true(rig_launch(&r));
+        assert_non_null(
+            strstr(r.receipt, i % 2 ? "\"memoryBytes\":3221225472" : "\"memoryBytes\":536870912"));
         /* nothing of the one before */
         assert_int_equal(rig_sh(&r, "ls -A /tmp /home/agent; echo x > /tmp/x", &out), 0);
         assert_string_equal(out, "/home/agent:\n\n/tmp:\n");
         assert_string_not_equal(r.name, first);
         snprintf(first, sizeof(first), "%s", r.name);
         rig_exit(&r, i);
-        if (i == 3) /* long enough for the next one to be prepared before its plan */
+        if (i >= 2) /* long enough for the next one to be prepared before its plan */
             usleep(30000);
     }
     rig_close(&r);

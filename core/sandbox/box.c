@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -23,7 +22,7 @@
 #include "sandbox/sys.h"
 
 /* Setting up takes about a millisecond; a host that needs this long has other problems. */
-#define SETUP_DEADLINE_US 20000000u
+#define SETUP_DEADLINE_S 20
 
 /* net, ipc and uts: br_host_refresh(); cgroup: in the child, after it was put into its cgroup */
 #define BOX_NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID)
@@ -37,6 +36,8 @@ static int clone_child(struct br_box *b, int root, struct br_err *err)
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return br_err_errno(err, BR_E_FAILED, "no socket for a sandbox");
+    struct timeval deadline = {.tv_sec = SETUP_DEADLINE_S};
+    (void)setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &deadline, sizeof(deadline));
     int into = br_cg_v2_fd(&b->cg), pidfd = -1;
     struct clone_args args = {
         .flags = BOX_NAMESPACES | CLONE_PIDFD | (into >= 0 ? CLONE_INTO_CGROUP : 0),
@@ -89,6 +90,9 @@ int br_box_prepare(struct br_host *h, struct br_box **out, struct br_err *err)
         free(b);
         return r;
     }
+    /* most plans ask for these, and another one changes what differs; where the host refuses one,
+     * the plan's own may still be possible */
+    (void)br_cg_limit(&b->cg, &br_limits_default, NULL);
     r = br_cg_join_v1(&b->cg, b->pid, err);
     if (r < 0)
         br_box_free(&b);
@@ -116,20 +120,14 @@ static int child_failed(const struct br_box *b, struct br_err *err)
 static int await(struct br_box *b, char want, struct br_err *err)
 {
     char word = 0;
-    uint64_t deadline = br_now_us() + SETUP_DEADLINE_US;
-    for (;;) {
-        struct pollfd p = {.fd = b->ctl, .events = POLLIN};
-        uint64_t now = br_now_us();
-        int n = now >= deadline ? 0 : poll(&p, 1, (int)((deadline - now) / 1000 + 1));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return br_err_set(err, BR_E_TIMEOUT,
-                              "setting up the sandbox took more than 20 seconds; nothing was "
-                              "started");
-        break;
-    }
-    ssize_t n = read(b->ctl, &word, 1);
+    ssize_t n;
+    do {
+        n = read(b->ctl, &word, 1); /* SO_RCVTIMEO bounds it */
+    } while (n < 0 && errno == EINTR);
+    if (n < 0 && errno == EAGAIN)
+        return br_err_set(err, BR_E_TIMEOUT,
+                          "setting up the sandbox took more than %d seconds; nothing was started",
+                          SETUP_DEADLINE_S);
     if (n == 1 && word == want)
         return 0;
     if (n == 0 && want == 0 && b->host->shared->err.code == BR_OK)
@@ -277,9 +275,7 @@ int br_box_start(struct br_box *b, const struct br_plan *plan, int ws_fd, int ch
     br_id_make(b->name, "box");
     int r = hand_over(b, plan, ws_fd, chan_fd, err);
     if (r == 0)
-        r = await(b, BR_WORD_MOUNTED, err);
-    if (r == 0)
-        r = br_measure_early(b, &m, err);
+        r = br_measure_early(b, &m, err); /* while the child mounts */
     if (r == 0)
         r = await(b, BR_WORD_READY, err);
     if (r == 0)
@@ -288,6 +284,8 @@ int br_box_start(struct br_box *b, const struct br_plan *plan, int ws_fd, int ch
         r = br_measure_check(b, &m, plan, err);
     if (r == 0)
         r = send_word(b, BR_WORD_GO, NULL, 0, err);
+    if (r == 0) /* while the child executes; a failure is reported by the next box */
+        (void)br_host_refresh(b->host, NULL);
     if (r == 0)
         r = br_receipt_write(&info->receipt, b, &m, plan, err);
     if (r == 0)

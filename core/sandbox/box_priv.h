@@ -12,10 +12,9 @@
 
 /* One byte messages between the launcher and a child that has not executed yet. */
 enum br_box_word {
-    BR_WORD_PLAN = 'l',    /* launcher: the plan is in the shared area, descriptors come along */
-    BR_WORD_MOUNTED = 'm', /* child: namespaces and mounts are final; it goes on meanwhile */
-    BR_WORD_READY = 'r',   /* child: final state, measure me */
-    BR_WORD_GO = 'g',      /* launcher: execute */
+    BR_WORD_PLAN = 'l',  /* launcher: the plan is in the shared area, descriptors come along */
+    BR_WORD_READY = 'r', /* child: final state, measure me */
+    BR_WORD_GO = 'g',    /* launcher: execute */
 };
 
 /* Descriptors that travel with BR_WORD_PLAN, in this order, then one per allowed path. */
@@ -56,6 +55,13 @@ struct br_box {
     char name[BR_ID_MAX];
 };
 
+/*
+ * Make the net, ipc and uts namespaces of the next box, which is born in them. Creating a network
+ * namespace costs more than all the rest; it is done while the present box executes its program.
+ * Does nothing if they are there.
+ */
+int br_host_refresh(struct br_host *h, struct br_err *err);
+
 /* The child's side: never returns. `ctl` and `root` are inherited. */
 _Noreturn void br_child_run(const struct br_host *h, int ctl, int root);
 
@@ -70,9 +76,11 @@ struct br_measured {
     struct br_cg_read limits;
 };
 extern const char *const br_ns_names[7];
-/* Namespace ids of a process ("self" or a pid). */
-int br_measure_ns(const char *who, uint64_t ns[7], struct br_err *err);
-/* What does not change any more once the child has mounted everything. */
+enum { BR_NS_CGROUP = 6, BR_NS_COUNT = 7 };
+/* The ids of the namespaces first..end-1 of a process ("self" or a pid). */
+int br_measure_ns(const char *who, unsigned first, unsigned end, uint64_t ns[7],
+                  struct br_err *err);
+/* What does not change any more once the child has been sent its plan. */
 int br_measure_early(const struct br_box *b, struct br_measured *m, struct br_err *err);
 /* The rest, when the child is ready. */
 int br_measure_final(const struct br_box *b, struct br_measured *m, struct br_err *err);

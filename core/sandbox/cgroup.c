@@ -126,9 +126,18 @@ static bool has_file(int fd, const char *file)
 static int limit_memory(const struct br_cg *cg, unsigned i, uint64_t bytes, struct br_err *err)
 {
     bool v2 = cg->place->dirs[i].v2;
-    int r = set_number(cg, i, v2 ? "memory.max" : "memory.limit_in_bytes", bytes, err);
+    const char *limit = v2 ? "memory.max" : "memory.limit_in_bytes";
     const char *swap = v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes";
-    if (r == 0 && has_file(cg->fds[i], swap))
+    bool with_swap = has_file(cg->fds[i], swap);
+    int r = 0;
+    /* version 1 wants limit <= limit with swap at every moment: raise the latter first */
+    if (with_swap && !v2 && cg->set.memory_bytes && bytes > cg->set.memory_bytes) {
+        r = set_number(cg, i, swap, bytes, err);
+        with_swap = false;
+    }
+    if (r == 0)
+        r = set_number(cg, i, limit, bytes, err);
+    if (r == 0 && with_swap)
         r = set_number(cg, i, swap, v2 ? 0 : bytes, err);
     return r;
 }
@@ -160,11 +169,20 @@ int br_cg_limit_one(const struct br_cg *cg, enum br_cg_ctl c, const struct br_li
     return br_cg_require(cg->place, err);
 }
 
-int br_cg_limit(const struct br_cg *cg, const struct br_limits *l, struct br_err *err)
+int br_cg_limit(struct br_cg *cg, const struct br_limits *l, struct br_err *err)
 {
+    const bool same[BR_CG_CTLS] = {
+        [BR_CG_MEMORY] = cg->set.memory_bytes == l->memory_bytes,
+        [BR_CG_PIDS] = cg->set.pids == l->pids,
+        [BR_CG_CPU] = cg->set.cpu_percent == l->cpu_percent,
+    };
     int r = br_cg_require(cg->place, err);
-    for (int c = 0; r == 0 && c < BR_CG_CTLS; c++)
-        r = br_cg_limit_one(cg, (enum br_cg_ctl)c, l, err);
+    if (r == 0 && !same[BR_CG_MEMORY] && (r = br_cg_limit_one(cg, BR_CG_MEMORY, l, err)) == 0)
+        cg->set.memory_bytes = l->memory_bytes;
+    if (r == 0 && !same[BR_CG_PIDS] && (r = br_cg_limit_one(cg, BR_CG_PIDS, l, err)) == 0)
+        cg->set.pids = l->pids;
+    if (r == 0 && !same[BR_CG_CPU] && (r = br_cg_limit_one(cg, BR_CG_CPU, l, err)) == 0)
+        cg->set.cpu_percent = l->cpu_percent;
     return r;
 }
 
@@ -300,14 +318,11 @@ static int remove_one(int parent, const char *name, int fd, bool v2)
     uint64_t deadline = br_now_us() + EMPTY_DEADLINE_US;
     for (;;) {
         /* the kernel removes a cgroup only when nothing is in it */
-        if (kill_inside(fd, v2) <= 0) {
-            if (br_sys_rmcgroup(parent, name) == 0 || errno == ENOENT)
-                return 0;
-            if (errno != EBUSY)
-                return -1;
-        }
-        if (br_now_us() >= deadline)
+        if (br_sys_rmcgroup(parent, name) == 0 || errno == ENOENT)
+            return 0;
+        if (errno != EBUSY || br_now_us() >= deadline)
             return -1;
+        (void)kill_inside(fd, v2);
         wait_change(fd, v2);
     }
 }

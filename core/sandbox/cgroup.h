@@ -39,7 +39,8 @@ struct br_cg_place {
 struct br_cg {
     const struct br_cg_place *place;
     char name[160];
-    int fds[BR_CG_CTLS]; /* one per dir of the place; -1 where not made */
+    int fds[BR_CG_CTLS];  /* one per dir of the place; -1 where not made */
+    struct br_limits set; /* what was written last; 0: nothing */
 };
 
 /* Find out where cgroups can be made. Never fails: what is missing is in `missing` and `fix`. */
@@ -54,8 +55,9 @@ int br_cg_make(const struct br_cg_place *p, struct br_cg *cg, struct br_err *err
 int br_cg_join_v1(const struct br_cg *cg, pid_t pid, struct br_err *err);
 /* The descriptor for CLONE_INTO_CGROUP, or -1 if no version 2 hierarchy is used. */
 int br_cg_v2_fd(const struct br_cg *cg);
-/* Set memory (swap included), pids and cpu. -BR_E_REQUIREMENT_MISSING if the host refuses one. */
-int br_cg_limit(const struct br_cg *cg, const struct br_limits *l, struct br_err *err);
+/* Set memory (swap included), pids and cpu, where they are not set so already.
+ * -BR_E_REQUIREMENT_MISSING if the host refuses one. */
+int br_cg_limit(struct br_cg *cg, const struct br_limits *l, struct br_err *err);
 
 /* One controller only. */
 int br_cg_limit_one(const struct br_cg *cg, enum br_cg_ctl c, const struct br_limits *l,

@@ -291,9 +291,6 @@ static int child(const struct br_host *h, int ctl, int root)
     r = become(h, err);
     if (r == 0)
         r = mount_all(h->shared, fds, err);
-    if (r < 0)
-        return r;
-    STEP(say(ctl, BR_WORD_MOUNTED), "tell the launcher");
     if (r == 0)
         r = arrange_fds(&ctl, fds[BR_BOX_FD_CHAN], err);
     if (r == 0)

@@ -96,7 +96,7 @@ static int open_steps(struct br_host *h, struct br_err *err)
         .self_cgroup = "/proc/self/cgroup", .mountinfo = "/proc/self/mountinfo", .uid = h->uid};
     int r = br_filter_build(&h->filter, err);
     if (r == 0)
-        r = br_measure_ns("self", h->own_ns, err);
+        r = br_measure_ns("self", 0, BR_NS_COUNT, h->own_ns, err);
     if (r < 0)
         return r;
     default_signals();

@@ -56,10 +56,10 @@ static int read_map(int dir, const char *file, char dst[64], struct br_err *err)
     return 0;
 }
 
-int br_measure_ns(const char *who, uint64_t ns[7], struct br_err *err)
+int br_measure_ns(const char *who, unsigned first, unsigned end, uint64_t ns[7], struct br_err *err)
 {
     char path[64], link[64];
-    for (unsigned i = 0; i < 7; i++) {
+    for (unsigned i = first; i < end; i++) {
         snprintf(path, sizeof(path), "/proc/%s/ns/%s", who, br_ns_names[i]);
         ssize_t n = readlink(path, link, sizeof(link) - 1);
         link[n > 0 ? n : 0] = 0;
@@ -88,13 +88,11 @@ int br_measure_early(const struct br_box *b, struct br_measured *m, struct br_er
     char who[16];
     BR_CLEANUP_FD int dir = open_proc(b);
     snprintf(who, sizeof(who), "%d", (int)b->pid);
-    int r = br_measure_ns(who, m->ns, err);
+    int r = br_measure_ns(who, 0, BR_NS_CGROUP, m->ns, err);
     if (r == 0)
         r = read_map(dir, "uid_map", m->uid_map, err);
     if (r == 0)
         r = read_map(dir, "gid_map", m->gid_map, err);
-    if (r == 0)
-        r = count_mounts(dir, &m->mounts, err);
     return r < 0 ? r : br_cg_read(&b->cg, &m->limits, err);
 }
 
@@ -139,8 +137,13 @@ static int read_status(int dir, struct br_measured *m, struct br_err *err)
 
 int br_measure_final(const struct br_box *b, struct br_measured *m, struct br_err *err)
 {
+    char who[16];
     BR_CLEANUP_FD int dir = open_proc(b);
-    return read_status(dir, m, err);
+    snprintf(who, sizeof(who), "%d", (int)b->pid);
+    int r = br_measure_ns(who, BR_NS_CGROUP, BR_NS_COUNT, m->ns, err);
+    if (r == 0)
+        r = read_status(dir, m, err);
+    return r < 0 ? r : count_mounts(dir, &m->mounts, err);
 }
 
 static int differs(struct br_err *err, const char *what)

@@ -35,13 +35,6 @@ void br_host_close(struct br_host **h);
 unsigned br_host_swept(const struct br_host *h);
 
 /*
- * Make the net, ipc and uts namespaces of the next box, which is born in them. Creating a network
- * namespace costs more than all the rest; the launcher does it while the present box runs. Without
- * this call br_box_prepare() does it.
- */
-int br_host_refresh(struct br_host *h, struct br_err *err);
-
-/*
  * Make a box as far as is possible without knowing the plan: an empty cgroup, a pid 1 in its new
  * namespaces with its root, /proc and host name, waiting. Cheap to throw away with br_box_free().
  * One box at a time per host.
