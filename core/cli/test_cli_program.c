@@ -378,6 +378,33 @@ static void test_output_goes_away(void **state)
     assert_non_null(strstr(log_text(), "CTL_CANCEL"));
 }
 
+static void test_colour_and_its_absence(void **state)
+{
+    (void)state;
+    const char *play = RUN EV("model.request", "{\"requestId\":\"r\"}") "SLEEP 700\n" STOPPED(
+        "completed") "END 0 0 \n";
+    write_play(play);
+    start_pty(run_argv);
+    assert_int_equal(finish(), 0);
+    assert_non_null(strstr(out_text, "\033[1m"));
+    assert_non_null(strstr(out_text, "waiting for the model"));
+    setenv("NO_COLOR", "1", 1);
+    start_pty(run_argv);
+    assert_int_equal(finish(), 0);
+    assert_null(strstr(out_text, "\033[1m"));
+    assert_non_null(strstr(out_text, "\033[K")); /* the progress line is no colour */
+    unsetenv("NO_COLOR");
+    setenv("TERM", "dumb", 1);
+    start_pty(run_argv);
+    assert_int_equal(finish(), 0);
+    assert_null(strstr(out_text, "\033"));
+    setenv("TERM", "xterm", 1);
+    start_pipe(run_argv);
+    assert_int_equal(finish(), 0);
+    assert_null(strstr(out_text, "\033"));
+    assert_null(strstr(out_text, "waiting"));
+}
+
 /* ---- the other verbs ------------------------------------------------------------------------ */
 
 static void test_json_lines(void **state)
@@ -570,6 +597,7 @@ int main(void)
         cmocka_unit_test(test_gap_in_the_record),
         cmocka_unit_test(test_exit_code_is_bridleds),
         cmocka_unit_test(test_output_goes_away),
+        cmocka_unit_test(test_colour_and_its_absence),
         cmocka_unit_test(test_json_lines),
         cmocka_unit_test(test_json_asks_at_a_terminal),
         cmocka_unit_test(test_request_fields),
