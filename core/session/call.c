@@ -54,6 +54,8 @@ int session_call_effect(struct session *s, const char *call_id, struct effect *e
                            e->action, e->subject, strlen(e->subject), &grant, err);
     if (r == 0)
         r = session_effect(s, &grant, call_id, e, output, err);
+    if (r == 0 && e->op.op == BR_OP_FS_SEARCH)
+        session_withhold(s, call_id, *output);
     return r;
 }
 

@@ -346,3 +346,39 @@ int session_authorize(struct session *s, const char *call_id, const struct effec
     verdict_free(&v);
     return r;
 }
+
+/* What the policy says about reading one file, without asking anybody. */
+static enum br_effect read_effect(struct session *s, const char *call_id, const char *path)
+{
+    struct verdict v = {.effect = BR_EFFECT_NONE, .votes = json_array()};
+    struct effect e = {.action = "fs.read", .subject = (char *)path};
+    decide_one(
+        s, &v,
+        &(struct br_request){.action = e.action, .subject = path, .subject_len = strlen(path)});
+    enum br_effect effect = consult_predicates(s, &v, call_id, &e) < 0 ? BR_EFFECT_DENY : v.effect;
+    verdict_free(&v);
+    return effect;
+}
+
+void session_withhold(struct session *s, const char *call_id, json_t *output)
+{
+    json_t *matches = json_object_get(output, "matches"), *kept = json_array(), *match;
+    json_int_t withheld = 0;
+    const char *last = "";
+    enum br_effect effect = BR_EFFECT_DENY;
+    size_t i;
+    json_array_foreach(matches, i, match)
+    {
+        const char *path = json_string_value(json_object_get(match, "path"));
+        if (path && strcmp(path, last) != 0) {
+            effect = read_effect(s, call_id, path);
+            last = path;
+        }
+        if (path && effect == BR_EFFECT_ALLOW)
+            json_array_append(kept, match);
+        else
+            withheld++;
+    }
+    json_object_set_new(output, "matches", kept);
+    json_object_set_new(output, "withheld", json_integer(withheld));
+}

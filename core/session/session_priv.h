@@ -172,6 +172,12 @@ void effect_free(struct effect *e);
 int session_authorize(struct session *s, const char *call_id, const struct effect *e,
                       enum br_effect *decided, char permission[BR_ID_MAX], struct br_err *err);
 
+/*
+ * Take out of the result of a search what it found in files that the policy does not allow to be
+ * read as they are ("ask" included: nobody was asked about that file); "withheld" counts it.
+ */
+void session_withhold(struct session *s, const char *call_id, json_t *output);
+
 /* ---- effect.c: the only way to the sandbox ---- */
 
 /*

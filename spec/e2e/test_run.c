@@ -121,6 +121,29 @@ static void test_no_terminal_denies(void **state)
     close_project(&t);
 }
 
+/* A search does not read for the model what the policy does not let it read. */
+static void test_search_withholds(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    e2e_write(&t, "workspace/.env", "needle=hidden\n");
+    e2e_write(&t, "workspace/src/b.txt", "needle=seen\n");
+    e2e_write(&t, "policy.lua",
+              "local policy = require \"bridle.policy\"\n"
+              "return policy.bundle { api = 1, name = \"t\", rules = {\n"
+              "  policy.allow { id = \"read\", action = \"fs.read\" },\n"
+              "  policy.ask { id = \"env\", action = \"fs.read\", path = \".env\" },\n} }\n");
+    play(&t, &r, "\"tool_calls\":[{\"name\":\"fs_search\",\"arguments\":{\"text\":\"needle\"}}]",
+         NULL);
+    expect_status(&r, 0, "needle=seen");
+    assert_int_equal(count(&r.out, "hidden"), 0);
+    assert_int_equal(count(&r.out, "\"withheld\":1"), 1);
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
 /* allowed_paths bind also what a command does, whatever the policy allows. */
 static void test_outside_allowed_paths(void **state)
 {
@@ -523,6 +546,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_write_is_done_and_recorded),
         cmocka_unit_test(test_no_terminal_denies),
+        cmocka_unit_test(test_search_withholds),
         cmocka_unit_test(test_outside_allowed_paths),
         cmocka_unit_test(test_bad_calls_have_no_effect),
         cmocka_unit_test(test_provider_faults_end_the_run),
