@@ -395,7 +395,7 @@ void br_redact_free(struct br_redact **r)
 static void copy_name(char dst[REDACT_NAME_MAX + 1], const char *name)
 {
     size_t n = 0;
-    for (; name[n] && n < REDACT_NAME_MAX; n++)
+    for (; n < REDACT_NAME_MAX && name[n]; n++)
         dst[n] = redact_is((uint8_t)name[n], CLASS_DOTTED) ? name[n] : '_';
     dst[n] = 0;
     if (n == 0)

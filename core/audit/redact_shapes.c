@@ -175,7 +175,7 @@ int redact_add_shapes(struct redact_builder *b)
     return r;
 }
 
-/* ---- helpers of the checks ---- */
+/* ---- what the checks share ---- */
 
 /* Is the byte before `at` outside a word? The last character of an escape (\n, %3D, \u0022) is not
  * part of a word, though it looks like one. */
