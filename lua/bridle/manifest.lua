@@ -199,9 +199,10 @@ end
 ---@return table rules, table fallbacks
 function manifest.rules(m, tighten, warn)
   local rules, fallbacks = {}, {}
-  local function add(id, action, match, p, effect)
+  local function add(id, action, match, p, effect, otherwise)
     if tighten and effect == "allow" then
-      warn(("'%s' is not counted: a manifest inside the workspace can only tighten"):format(id))
+      warn(("'%s' is not counted: a manifest inside the workspace can only tighten%s; to let it allow, "
+        .. "keep it outside of the workspace"):format(id, otherwise))
       return
     end
     rules[#rules + 1] = { id = id, action = action, match = match, pattern = p, effect = effect }
@@ -209,13 +210,16 @@ function manifest.rules(m, tighten, warn)
   for _, action in ipairs(schema.keys(m.permissions)) do
     local entry, id = m.permissions[action], "manifest:" .. action
     if type(entry) == "string" then
-      add(id, action, "any", "", entry)
+      add(id, action, "any", "", entry, "")
     else
+      -- who decides instead of an allow that is not counted
+      local otherwise = not entry["*"] and (" (now '%s:unmatched': deny)"):format(id)
+        or entry["*"] ~= "allow" and (" (now '%s:*': %s)"):format(id, entry["*"]) or ""
       for _, p in ipairs(schema.keys(entry)) do
         if p == "*" then
-          add(id .. ":*", action, "any", "", entry[p])
+          add(id .. ":*", action, "any", "", entry[p], "")
         else
-          add(id .. ":" .. p, action, pattern.matcher(action), p, entry[p])
+          add(id .. ":" .. p, action, pattern.matcher(action), p, entry[p], otherwise)
         end
       end
       if not entry["*"] then

@@ -139,6 +139,8 @@ describe("compiling", function()
     assert.same({ "manifest:fs.write:*=ask", "manifest:process.exec:rm *=deny" }, ids(result))
     assert.equal(1, #result.table.fallbacks)
     assert.equal(2, #result.warnings)
+    assert.matches("^'manifest:fs.read' is not counted: .* outside of the workspace$", result.warnings[1])
+    assert.matches("now 'manifest:process.exec:unmatched': deny", result.warnings[2])
   end)
 
   it("gives a refusal the line of its path or of the nearest one above", function()
