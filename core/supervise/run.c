@@ -283,7 +283,9 @@ static void close_record(struct supervisor *s)
     br_buf_put_str(&o.buf, statuses[i]);
     br_buf_put_str(&o.buf, s->fail_code ? s->fail_err.text : s->session_text);
     br_buf_put_u8(&o.buf, s->sandbox == SANDBOX_NONE ? 0 : s->sandbox == SANDBOX_GONE ? 1 : 2);
-    br_buf_put_u32(&o.buf, s->sandbox_status);
+    int status = (int)s->sandbox_status; /* as a shell gives it */
+    br_buf_put_u32(&o.buf, WIFSIGNALED(status) ? 128u + (unsigned)WTERMSIG(status)
+                                               : (unsigned)WEXITSTATUS(status));
     br_buf_put_u64(&o.buf, s->sandbox_ms);
     s->programs[P_AUDIT].expected = true;
     if (br_chan_send(&s->programs[P_AUDIT].chan, BR_MSG_AUDIT_CLOSE, 0, &o, NULL) == 0)
