@@ -1,7 +1,7 @@
 /*
  * Spawn to exit of a static `true`: posix_spawn, the baseline (bare.c), bubblewrap, and
  * bridle-launch (LAUNCH_PLAN sent to LAUNCH_STOPPED received, with `true` in the place of
- * bridle-init). Prints medians.
+ * bridle-init; the channel is closed as soon as LAUNCH_STARTED is there). Prints medians.
  *
  * bench_launch [ROUNDS] [IDLE_MS]   without IDLE_MS back to back, lane after lane; with it by
  * turns, with that pause before each, as in an idle daemon
@@ -34,7 +34,16 @@ static char workspace[] = "/tmp/bridle-bench-XXXXXX";
 static unsigned stopped, refused;
 static struct br_err last_error;
 
+static bool started;
+
 static int on_started(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    (void)c, (void)m, (void)ctx, (void)err;
+    started = true;
+    return 0;
+}
+
+static int on_ready(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     (void)c, (void)m, (void)ctx, (void)err;
     return 0;
@@ -60,7 +69,7 @@ static int on_refused(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
 }
 
 static const struct br_msg_rule rules[] = {
-    {BR_MSG_ROLE_READY, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_started},
+    {BR_MSG_ROLE_READY, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_ready},
     {BR_MSG_LAUNCH_STARTED, BR_PERMIT, 0, BR_MSG_MAX, 1, 2, on_started},
     {BR_MSG_LAUNCH_STOPPED, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_stopped},
     {BR_MSG_LAUNCH_REFUSED, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_refused},
@@ -102,9 +111,13 @@ static int run_launch(void)
     br_out_fd(&o, ws, false);
     br_out_fd(&o, pair[1], true);
     int r = br_chan_send(&launch, BR_MSG_LAUNCH_PLAN, 1, &o, &last_error);
-    while (r == 0 && stopped == before)
+    br_out_free(&o); /* the sandbox's end of the channel is the sandbox's alone */
+    started = false;
+    while (r == 0 && !started)
         r = br_chan_dispatch(&launch, &last_error);
     close(pair[0]);
+    while (r == 0 && stopped == before)
+        r = br_chan_dispatch(&launch, &last_error);
     return r;
 }
 

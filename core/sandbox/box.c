@@ -1,7 +1,8 @@
 /*
- * One sandbox, from the launcher's side: make pid 1, hand it the plan, measure it, let it go, and
- * afterwards verify that nothing is left. Called by bridle-launch. The plan comes from bridled and
- * is checked again here; the workspace and what lies in it are hostile.
+ * One sandbox, from the launcher's side: make pid 1, hand it the plan, measure what became of it,
+ * and afterwards verify that nothing is left. pid 1 acts only on its init channel, whose other end
+ * nobody uses before the measurement was found equal to the plan. Called by bridle-launch. The plan
+ * comes from bridled and is checked again here; the workspace and what lies in it are hostile.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -93,7 +94,9 @@ int br_box_prepare(struct br_host *h, struct br_box **out, struct br_err *err)
     /* most plans ask for these, and another one changes what differs; where the host refuses one,
      * the plan's own may still be possible */
     (void)br_cg_limit(&b->cg, &br_limits_default, NULL);
-    r = br_cg_join_v1(&b->cg, b->pid, err);
+    r = br_measure_birth(b, err);
+    if (r == 0)
+        r = br_cg_join_v1(&b->cg, b->pid, err);
     if (r < 0)
         br_box_free(&b);
     *out = b;
@@ -116,43 +119,39 @@ static int child_failed(const struct br_box *b, struct br_err *err)
     return -(int)said->code;
 }
 
-/* Wait for one word of the child; 0 as `want` waits for the end of file that a good exec causes. */
-static int await(struct br_box *b, char want, struct br_err *err)
+/* Wait for the end of file that a good exec causes. */
+static int await_exec(struct br_box *b, struct br_err *err)
 {
-    char word = 0;
+    char byte;
     ssize_t n;
     do {
-        n = read(b->ctl, &word, 1); /* SO_RCVTIMEO bounds it */
+        n = read(b->ctl, &byte, 1); /* SO_RCVTIMEO bounds it */
     } while (n < 0 && errno == EINTR);
     if (n < 0 && errno == EAGAIN)
         return br_err_set(err, BR_E_TIMEOUT,
                           "setting up the sandbox took more than %d seconds; nothing was started",
                           SETUP_DEADLINE_S);
-    if (n == 1 && word == want)
-        return 0;
-    if (n == 0 && want == 0 && b->host->shared->err.code == BR_OK)
-        return 0;
-    return child_failed(b, err);
+    return n == 0 && b->host->shared->err.code == BR_OK ? 0 : child_failed(b, err);
 }
 
-static int send_word(struct br_box *b, char word, const int *fds, unsigned nfds, struct br_err *err)
+static int send_plan(struct br_box *b, const int *fds, unsigned nfds, struct br_err *err)
 {
     union {
         struct cmsghdr align;
         char space[CMSG_SPACE(sizeof(int) * BR_BOX_FDS_MAX)];
     } ctl;
+    char word = BR_WORD_PLAN;
     struct iovec iov = {.iov_base = &word, .iov_len = 1};
-    struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
-    if (nfds) {
-        memset(&ctl, 0, sizeof(ctl));
-        mh.msg_control = ctl.space;
-        mh.msg_controllen = CMSG_SPACE(sizeof(int) * nfds);
-        struct cmsghdr *h = CMSG_FIRSTHDR(&mh);
-        h->cmsg_level = SOL_SOCKET;
-        h->cmsg_type = SCM_RIGHTS;
-        h->cmsg_len = CMSG_LEN(sizeof(int) * nfds);
-        memcpy(CMSG_DATA(h), fds, sizeof(int) * nfds);
-    }
+    memset(&ctl, 0, sizeof(ctl));
+    struct msghdr mh = {.msg_iov = &iov,
+                        .msg_iovlen = 1,
+                        .msg_control = ctl.space,
+                        .msg_controllen = CMSG_SPACE(sizeof(int) * nfds)};
+    struct cmsghdr *h = CMSG_FIRSTHDR(&mh);
+    h->cmsg_level = SOL_SOCKET;
+    h->cmsg_type = SCM_RIGHTS;
+    h->cmsg_len = CMSG_LEN(sizeof(int) * nfds);
+    memcpy(CMSG_DATA(h), fds, sizeof(int) * nfds);
     return sendmsg(b->ctl, &mh, MSG_NOSIGNAL) == 1 ? 0 : child_failed(b, err);
 }
 
@@ -257,7 +256,7 @@ static int hand_over(struct br_box *b, const struct br_plan *plan, int ws_fd, in
     if (r == 0)
         r = br_cg_limit(&b->cg, &plan->limits, err);
     if (r == 0)
-        r = send_word(b, BR_WORD_PLAN, fds, n, err);
+        r = send_plan(b, fds, n, err);
     for (unsigned i = BR_BOX_FD_WORKSPACE; i < n; i++)
         br_close(&fds[i]);
     return r;
@@ -266,7 +265,6 @@ static int hand_over(struct br_box *b, const struct br_plan *plan, int ws_fd, in
 int br_box_start(struct br_box *b, const struct br_plan *plan, int ws_fd, int chan_fd,
                  struct br_box_info *info, struct br_err *err)
 {
-    struct br_measured m = {.mounts = 0};
     *info = (struct br_box_info){.receipt = BR_BUF_INIT(BR_BLOB_INLINE_MAX)};
     if (!br_check(!b->started))
         return br_err_set(err, BR_E_INTERNAL, "a sandbox was started twice");
@@ -274,26 +272,23 @@ int br_box_start(struct br_box *b, const struct br_plan *plan, int ws_fd, int ch
     b->started_us = br_now_us();
     br_id_make(b->name, "box");
     int r = hand_over(b, plan, ws_fd, chan_fd, err);
+    /* while the child mounts, confines itself and executes */
     if (r == 0)
-        r = br_measure_early(b, &m, err); /* while the child mounts */
+        r = br_measure_limits(b, err);
     if (r == 0)
-        r = await(b, BR_WORD_READY, err);
+        (void)br_host_refresh(b->host, NULL); /* a failure is reported by the next box */
     if (r == 0)
-        r = br_measure_final(b, &m, err);
+        r = await_exec(b, err);
     if (r == 0)
-        r = br_measure_check(b, &m, plan, err);
+        r = br_measure_final(b, err);
     if (r == 0)
-        r = send_word(b, BR_WORD_GO, NULL, 0, err);
-    if (r == 0) /* while the child executes; a failure is reported by the next box */
-        (void)br_host_refresh(b->host, NULL);
+        r = br_measure_check(b, plan, err);
     if (r == 0)
-        r = br_receipt_write(&info->receipt, b, &m, plan, err);
-    if (r == 0)
-        r = await(b, 0, err);
+        r = br_receipt_write(&info->receipt, b, plan, err);
     if (r < 0)
         return r;
     memcpy(info->name, b->name, sizeof(info->name));
-    info->mounts = m.mounts;
+    info->mounts = b->measured.mounts;
     return 0;
 }
 

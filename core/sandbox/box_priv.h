@@ -10,14 +10,12 @@
 #include "sandbox/cgroup.h"
 #include "sandbox/sandbox.h"
 
-/* One byte messages between the launcher and a child that has not executed yet. */
-enum br_box_word {
-    BR_WORD_PLAN = 'l',  /* launcher: the plan is in the shared area, descriptors come along */
-    BR_WORD_READY = 'r', /* child: final state, measure me */
-    BR_WORD_GO = 'g',    /* launcher: execute */
-};
+/* The one message of the launcher to a child that has not executed yet: the plan is in the shared
+ * area, descriptors come along. The child's answer is the end of file that its exec causes, or its
+ * last words in the shared area. */
+#define BR_WORD_PLAN 'p'
 
-/* Descriptors that travel with BR_WORD_PLAN, in this order, then one per allowed path. */
+/* Those descriptors, in this order, then one per allowed path. */
 enum { BR_BOX_FD_CHAN, BR_BOX_FD_WORKSPACE, BR_BOX_FD_ALLOWED };
 #define BR_BOX_FDS_MAX (BR_BOX_FD_ALLOWED + BR_ALLOWED_PATHS_MAX)
 
@@ -44,6 +42,17 @@ struct br_host {
     struct br_box_shared *shared;
 };
 
+/* What the launcher reads of pid 1. */
+struct br_measured {
+    uint64_t ns[7];
+    char uid_map[64], gid_map[64];
+    uint64_t caps[5]; /* inheritable, permitted, effective, bounding, ambient */
+    unsigned no_new_privs, seccomp, filters;
+    unsigned uid, gid;
+    uint32_t mounts;
+    struct br_cg_read limits;
+};
+extern const char *const br_ns_names[7];
 struct br_box {
     struct br_host *host;
     struct br_cg cg;
@@ -53,6 +62,7 @@ struct br_box {
     bool started;
     uint64_t started_us;
     char name[BR_ID_MAX];
+    struct br_measured measured;
 };
 
 /*
@@ -65,31 +75,21 @@ int br_host_refresh(struct br_host *h, struct br_err *err);
 /* The child's side: never returns. `ctl` and `root` are inherited. */
 _Noreturn void br_child_run(const struct br_host *h, int ctl, int root);
 
-/* What the launcher reads of pid 1 while it waits for BR_WORD_GO. */
-struct br_measured {
-    uint64_t ns[7];
-    char uid_map[64], gid_map[64];
-    uint64_t caps[5]; /* inheritable, permitted, effective, bounding, ambient */
-    unsigned no_new_privs, seccomp, filters;
-    unsigned uid, gid;
-    uint32_t mounts;
-    struct br_cg_read limits;
-};
-extern const char *const br_ns_names[7];
 enum { BR_NS_CGROUP = 6, BR_NS_COUNT = 7 };
 /* The ids of the namespaces first..end-1 of a process ("self" or a pid). */
 int br_measure_ns(const char *who, unsigned first, unsigned end, uint64_t ns[7],
                   struct br_err *err);
-/* What does not change any more once the child has been sent its plan. */
-int br_measure_early(const struct br_box *b, struct br_measured *m, struct br_err *err);
-/* The rest, when the child is ready. */
-int br_measure_final(const struct br_box *b, struct br_measured *m, struct br_err *err);
+/* Namespaces that pid 1 was born in: before it becomes another user. */
+int br_measure_birth(struct br_box *b, struct br_err *err);
+/* Id maps and limits, once they are set. */
+int br_measure_limits(struct br_box *b, struct br_err *err);
+/* The rest, when it has executed: in its final state, before anybody can ask it to do something. */
+int br_measure_final(struct br_box *b, struct br_err *err);
 /* Refuse what differs from the plan. */
-int br_measure_check(const struct br_box *b, const struct br_measured *m,
-                     const struct br_plan *plan, struct br_err *err);
+int br_measure_check(const struct br_box *b, const struct br_plan *plan, struct br_err *err);
 /* The isolation receipt, a JSON object. */
-int br_receipt_write(struct br_buf *out, const struct br_box *b, const struct br_measured *m,
-                     const struct br_plan *plan, struct br_err *err);
+int br_receipt_write(struct br_buf *out, const struct br_box *b, const struct br_plan *plan,
+                     struct br_err *err);
 
 /* Landlock in the child: writing only below these. `abi` from the host. */
 int br_landlock_abi(void);

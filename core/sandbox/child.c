@@ -1,8 +1,7 @@
 /*
  * What runs between clone3 and exec: the future pid 1 of a sandbox, in its new namespaces. It first
  * does everything that needs no plan (root, /proc), then waits; then identity, tmpfs, workspace,
- * and at last it gives up capabilities and installs the filter. It says "ready", is measured from
- * outside, and executes bridle-init when told to.
+ * and at last it gives up capabilities, installs the filter and executes bridle-init.
  *
  * Called by br_box_prepare() only, in the child. Trusts the launcher, whose copy it is. Uses no
  * memory allocation. Any failure is written to the shared area and ends the child.
@@ -22,9 +21,6 @@
 #include "sandbox/rootfs.h"
 #include "sandbox/sys.h"
 
-/* Shared memory and semaphores come out of the sandbox's memory limit as well; this bounds one. */
-#define SHM_BYTES (64ull << 20)
-#define SHM_INODES 1024u
 #define CTL_FD 100 /* where the control socket is kept out of the way of descriptor 3 */
 
 /* Masked with an empty file or an empty directory: of no use inside, and not namespaced. */
@@ -203,9 +199,6 @@ static int mount_all(const struct br_box_shared *s, const int *fds, struct br_er
     int r = mount_tmpfs("/tmp", l->tmp_bytes, l->tmp_inodes, 01777, err);
     if (r == 0)
         r = mount_tmpfs(BR_BOX_HOME, l->tmp_bytes, l->tmp_inodes, 0700, err);
-    if (r == 0)
-        r = mount_tmpfs("/dev/shm", SHM_BYTES < l->tmp_bytes ? SHM_BYTES : l->tmp_bytes,
-                        SHM_INODES < l->tmp_inodes ? SHM_INODES : l->tmp_inodes, 01777, err);
     return r < 0 ? r : mount_workspace(s, fds, err);
 }
 
@@ -262,11 +255,6 @@ static int confine(const struct br_host *h, struct br_err *err)
     return 0;
 }
 
-static int say(int ctl, char word)
-{
-    return write(ctl, &word, 1) == 1 ? 0 : -1;
-}
-
 static int child(const struct br_host *h, int ctl, int root)
 {
     static char *const argv[] = {(char *)(uintptr_t) "bridle-init", NULL};
@@ -297,10 +285,6 @@ static int child(const struct br_host *h, int ctl, int root)
         r = confine(h, err);
     if (r < 0)
         return r;
-    char word = 0;
-    STEP(say(ctl, BR_WORD_READY), "tell the launcher");
-    if (read(ctl, &word, 1) != 1 || word != BR_WORD_GO)
-        _exit(0); /* measured, and refused */
     STEP(br_sys_prctl(PR_SET_DUMPABLE, 0, 0), "not dumpable");
     (void)br_sys_exec(BR_BOX_INIT, argv, envp);
     return br_err_errno(err, BR_E_REQUIREMENT_MISSING,

@@ -69,8 +69,7 @@ int br_landlock_apply(int abi, const struct br_box_shared *s, struct br_err *err
         (int)ll(syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr.handled_access_fs), 0));
     BR_CLEANUP_FD int ws = s->nallowed ? open(BR_BOX_WORKSPACE, O_PATH | O_CLOEXEC) : -1;
     bool ok = rules >= 0 && allow(rules, -1, "/tmp", tree) == 0 &&
-              allow(rules, -1, BR_BOX_HOME, tree) == 0 && allow(rules, -1, "/dev", file) == 0 &&
-              allow(rules, -1, "/dev/shm", tree) == 0;
+              allow(rules, -1, BR_BOX_HOME, tree) == 0 && allow(rules, -1, "/dev", file) == 0;
     for (uint32_t i = 0; ok && i < s->nallowed; i++)
         ok = allow(rules, ws, s->allowed[i].rel, s->allowed[i].dir ? tree : file) == 0;
     if (!ok || ll(syscall(SYS_landlock_restrict_self, rules, 0)) < 0)

@@ -1,7 +1,7 @@
 /*
- * The isolation receipt: what the launcher reads from /proc and the cgroup files about pid 1 while
- * it waits, in its final state, for permission to execute. Anything that differs from the plan
- * refuses the launch. Trusts the kernel only.
+ * The isolation receipt: what the launcher reads from /proc and the cgroup files about pid 1 before
+ * anybody can ask it to do something. Anything that differs from the plan refuses the launch.
+ * Trusts the kernel only.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -83,14 +83,18 @@ static int count_mounts(int dir, uint32_t *n, struct br_err *err)
     return r;
 }
 
-int br_measure_early(const struct br_box *b, struct br_measured *m, struct br_err *err)
+int br_measure_birth(struct br_box *b, struct br_err *err)
 {
     char who[16];
-    BR_CLEANUP_FD int dir = open_proc(b);
     snprintf(who, sizeof(who), "%d", (int)b->pid);
-    int r = br_measure_ns(who, 0, BR_NS_CGROUP, m->ns, err);
-    if (r == 0)
-        r = read_map(dir, "uid_map", m->uid_map, err);
+    return br_measure_ns(who, 0, BR_NS_CGROUP, b->measured.ns, err);
+}
+
+int br_measure_limits(struct br_box *b, struct br_err *err)
+{
+    struct br_measured *m = &b->measured;
+    BR_CLEANUP_FD int dir = open_proc(b);
+    int r = read_map(dir, "uid_map", m->uid_map, err);
     if (r == 0)
         r = read_map(dir, "gid_map", m->gid_map, err);
     return r < 0 ? r : br_cg_read(&b->cg, &m->limits, err);
@@ -135,9 +139,10 @@ static int read_status(int dir, struct br_measured *m, struct br_err *err)
     return 0;
 }
 
-int br_measure_final(const struct br_box *b, struct br_measured *m, struct br_err *err)
+int br_measure_final(struct br_box *b, struct br_err *err)
 {
     char who[16];
+    struct br_measured *m = &b->measured;
     BR_CLEANUP_FD int dir = open_proc(b);
     snprintf(who, sizeof(who), "%d", (int)b->pid);
     int r = br_measure_ns(who, BR_NS_CGROUP, BR_NS_COUNT, m->ns, err);
@@ -154,9 +159,9 @@ static int differs(struct br_err *err, const char *what)
                       what);
 }
 
-int br_measure_check(const struct br_box *b, const struct br_measured *m,
-                     const struct br_plan *plan, struct br_err *err)
+int br_measure_check(const struct br_box *b, const struct br_plan *plan, struct br_err *err)
 {
+    const struct br_measured *m = &b->measured;
     const struct br_host_config *cfg = &b->host->cfg;
     for (unsigned i = 0; i < BR_ARRAY_LEN(m->ns); i++)
         if (m->ns[i] == b->host->own_ns[i])
@@ -189,9 +194,10 @@ static void put_cgroups(struct br_buf *out, const struct br_box *b)
     }
 }
 
-int br_receipt_write(struct br_buf *out, const struct br_box *b, const struct br_measured *m,
-                     const struct br_plan *plan, struct br_err *err)
+int br_receipt_write(struct br_buf *out, const struct br_box *b, const struct br_plan *plan,
+                     struct br_err *err)
 {
+    const struct br_measured *m = &b->measured;
     const struct br_limits *l = &plan->limits;
     br_buf_printf(out, "{\"backend\":\"native\",\"pid\":%d,\"namespaces\":{", (int)b->pid);
     for (unsigned i = 0; i < BR_ARRAY_LEN(m->ns); i++)

@@ -88,7 +88,7 @@ static const struct entry entries[] = {
     {LINK, "dev/stdin", "/proc/self/fd/0", "shells"},
     {LINK, "dev/stdout", "/proc/self/fd/1", "shells"},
     {LINK, "dev/stderr", "/proc/self/fd/2", "shells"},
-    {DIR_, "dev/shm", NULL, "mount point; shared memory and POSIX semaphores"},
+    {LINK, "dev/shm", "/tmp", "shared memory and semaphores, under the limits of /tmp"},
     {DIR_, "proc", NULL, "mount point"},
     {DIR_, "sys", NULL, "empty: programs look, and do without"},
     {DIR_, "run", NULL, "empty"},
