@@ -320,6 +320,59 @@ static void test_tools_run(void **state)
     rig_close(&r);
 }
 
+/* As many allowed paths as there may be, and then not one more. */
+static void test_many_allowed_paths(void **state)
+{
+    struct rig r;
+    const char *out;
+    char name[32];
+    (void)state;
+    rig_need_root();
+    rig_open(&r, 0);
+    for (unsigned i = 0; i < BR_ALLOWED_PATHS_MAX; i++) {
+        snprintf(name, sizeof(name), "d%u/", i);
+        rig_put(&r, name, NULL);
+        rig_allow(&r, name);
+    }
+    rig_put(&r, "one-more/", NULL);
+    assert_true(rig_launch(&r));
+    assert_int_equal(rig_sh(&r,
+                            "for i in $(seq 0 63); do echo x > d$i/f || exit 9; done; "
+                            "echo x > one-more/f",
+                            &out),
+                     2);
+    assert_non_null(strstr(out, "Read-only file system"));
+    assert_true(r.mounts > BR_ALLOWED_PATHS_MAX);
+    rig_exit(&r, 0);
+    rig_close(&r);
+}
+
+/* Inside of an allowed directory links are the sandbox's own business; they lead nowhere. */
+static void test_links_lead_nowhere(void **state)
+{
+    struct rig r;
+    const char *out;
+    char path[256], secret[256];
+    (void)state;
+    rig_need_root();
+    rig_open(&r, 0);
+    rig_put(&r, "src/", NULL);
+    snprintf(secret, sizeof(secret), "%s/secret", r.dir);
+    BR_CLEANUP_FD int fd = open(secret, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    assert_true(fd >= 0 && br_write_all(fd, "host", 4) == 0 && fchmod(fd, 0666) == 0);
+    snprintf(path, sizeof(path), "%s/src/link", r.ws);
+    assert_int_equal(symlink(secret, path), 0);
+    rig_allow(&r, "src/**");
+    assert_true(rig_launch(&r));
+    assert_int_not_equal(rig_sh(&r, "cat src/link", &out), 0);
+    assert_int_not_equal(rig_sh(&r, "echo x >> src/link", &out), 0);
+    struct stat st;
+    assert_int_equal(stat(secret, &st), 0);
+    assert_int_equal(st.st_size, 4);
+    rig_exit(&r, 0);
+    rig_close(&r);
+}
+
 static void test_receipt(void **state)
 {
     struct rig r;
@@ -347,6 +400,8 @@ int main(void)
         cmocka_unit_test(test_filter_and_control),
         cmocka_unit_test(test_capabilities_control),
         cmocka_unit_test(test_tools_run),
+        cmocka_unit_test(test_many_allowed_paths),
+        cmocka_unit_test(test_links_lead_nowhere),
         cmocka_unit_test(test_receipt),
     };
     return cmocka_run_group_tests(tests, rig_delegate, rig_undelegate);

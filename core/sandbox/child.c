@@ -233,7 +233,7 @@ static int arrange_fds(int *ctl, int chan, struct br_err *err)
     return 0;
 }
 
-static int confine(const struct br_host *h, struct br_err *err)
+static int confine(const struct br_host *h, int ctl, struct br_err *err)
 {
     const struct br_box_shared *s = h->shared;
     int r = h->cfg.weak_keep_caps ? 0 : drop_capabilities(err);
@@ -250,6 +250,9 @@ static int confine(const struct br_host *h, struct br_err *err)
         return r;
     /* after the identity changed, which clears it */
     STEP(br_sys_prctl(PR_SET_PDEATHSIG, SIGKILL, 0), "die with the launcher");
+    char byte;
+    if (recv(ctl, &byte, 1, MSG_DONTWAIT) == 0)
+        _exit(0); /* it died before that */
     if (!h->cfg.weak_no_filter)
         STEP(br_sys_seccomp(&h->filter), "system call filter");
     return 0;
@@ -282,7 +285,7 @@ static int child(const struct br_host *h, int ctl, int root)
     if (r == 0)
         r = arrange_fds(&ctl, fds[BR_BOX_FD_CHAN], err);
     if (r == 0)
-        r = confine(h, err);
+        r = confine(h, ctl, err);
     if (r < 0)
         return r;
     STEP(br_sys_prctl(PR_SET_DUMPABLE, 0, 0), "not dumpable");

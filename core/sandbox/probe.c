@@ -8,6 +8,7 @@
 #include <linux/capability.h>
 #include <net/if.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -24,30 +25,15 @@
 #include "sandbox/filter.h"
 #include "sandbox/sys.h"
 
-/* A child that leaves this user namespace, and has everything it wants in the next. */
-static int enter(int flags)
-{
-    char map[64];
-    unsigned uid = geteuid(), gid = getegid();
-    if (unshare(CLONE_NEWUSER | flags) < 0)
-        return -1;
-    snprintf(map, sizeof(map), "0 %u 1", uid);
-    if (br_sys_idmap(getpid(), "uid_map", map) < 0 ||
-        br_sys_idmap(getpid(), "setgroups", "deny") < 0)
-        return -1;
-    snprintf(map, sizeof(map), "0 %u 1", gid);
-    return br_sys_idmap(getpid(), "gid_map", map);
-}
-
 static int probe_userns(void)
 {
-    return enter(0);
+    return geteuid() == 0 ? 0 : -1; /* what the map says */
 }
 
 static int probe_mount_api(void)
 {
     struct mount_attr ro = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID};
-    if (enter(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return -1;
     int tree = br_sys_open_tree(AT_FDCWD, "/usr", OPEN_TREE_CLONE | AT_RECURSIVE);
     int fs = br_sys_fsopen("tmpfs");
@@ -63,26 +49,15 @@ static int probe_mount_api(void)
 
 static int probe_pidns(void)
 {
-    int status = 0;
-    if (enter(CLONE_NEWNS | CLONE_NEWPID) < 0)
-        return -1;
-    pid_t pid = fork();
-    if (pid == 0)
-        _exit(getpid() != 1 ? ECHILD
-              : mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY, NULL)
-                  ? errno
-                  : 0);
-    if (pid < 0 || waitpid(pid, &status, 0) != pid)
-        return -1;
-    errno = WIFEXITED(status) ? WEXITSTATUS(status) : ECHILD;
-    return errno ? -1 : 0;
+    errno = ECHILD;
+    return getpid() != 1
+               ? -1
+               : mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY, NULL);
 }
 
 static int probe_netns(void)
 {
     struct ifreq ifr = {.ifr_name = "lo"};
-    if (enter(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
-        return -1;
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     ifr.ifr_flags = IFF_UP;
     return fd < 0 ? -1 : ioctl(fd, SIOCSIFFLAGS, &ifr);
@@ -90,7 +65,7 @@ static int probe_netns(void)
 
 static int probe_cgroupns(void)
 {
-    return enter(CLONE_NEWCGROUP);
+    return unshare(CLONE_NEWCGROUP);
 }
 
 static int probe_seccomp(void)
@@ -111,8 +86,7 @@ static int probe_seccomp(void)
 static int probe_tmpfs(void)
 {
     char path[32];
-    if (enter(CLONE_NEWNS) < 0 ||
-        mount("tmpfs", "/tmp", "tmpfs", MS_NOSUID, "size=8k,nr_inodes=4") < 0)
+    if (mount("tmpfs", "/tmp", "tmpfs", MS_NOSUID, "size=8k,nr_inodes=4") < 0)
         return -1;
     for (int i = 0; i < 8; i++) {
         snprintf(path, sizeof(path), "/tmp/%d", i);
@@ -140,40 +114,71 @@ static int probe_openat2(void)
 static const struct {
     const char *requirement;
     int (*run)(void);
+    uint64_t flags; /* namespaces that the child is born in, as its root */
     const char *ok, *fix;
 } probes[] = {
-    {"user namespaces", probe_userns, "made and mapped",
+    {"user namespaces", probe_userns, CLONE_NEWUSER, "made and mapped",
      "sysctl -w user.max_user_namespaces=15000 (Debian, Ubuntu: also "
      "kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0)"},
-    {"mount API", probe_mount_api, "fsopen, open_tree, mount_setattr, move_mount",
+    {"mount API", probe_mount_api, CLONE_NEWUSER | CLONE_NEWNS,
+     "fsopen, open_tree, mount_setattr, move_mount",
      "Use Linux 5.12 or newer; in a container, a seccomp profile that allows mount calls "
      "(--security-opt seccomp=unconfined)"},
-    {"pid namespace, /proc", probe_pidns, "pid 1 with a /proc of its own",
+    {"pid namespace, /proc", probe_pidns, CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID,
+     "pid 1 with a /proc of its own",
      "In a container: --security-opt systempaths=unconfined (masked /proc forbids a new one)"},
-    {"network namespace", probe_netns, "net, ipc and uts namespaces, loopback up",
+    {"network namespace", probe_netns, CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS,
+     "net, ipc and uts namespaces, loopback up",
      "sysctl -w user.max_net_namespaces=15000; a kernel with CONFIG_NET_NS"},
-    {"cgroup namespace", probe_cgroupns, "made", "Use Linux 4.6 or newer with CONFIG_CGROUPS"},
-    {"system call filter", probe_seccomp, "installed, and it refuses",
+    {"cgroup namespace", probe_cgroupns, CLONE_NEWUSER, "made",
+     "Use Linux 4.6 or newer with CONFIG_CGROUPS"},
+    {"system call filter", probe_seccomp, 0, "installed, and it refuses",
      "Use a kernel with CONFIG_SECCOMP_FILTER"},
-    {"tmpfs limits", probe_tmpfs, "bytes and inodes, exact", "Use a kernel with CONFIG_TMPFS"},
-    {"openat2, mount ids", probe_openat2, "paths are opened beneath the workspace",
+    {"tmpfs limits", probe_tmpfs, CLONE_NEWUSER | CLONE_NEWNS, "bytes and inodes, exact",
+     "Use a kernel with CONFIG_TMPFS"},
+    {"openat2, mount ids", probe_openat2, 0, "paths are opened beneath the workspace",
      "Use Linux 5.8 or newer; in a container, a seccomp profile that allows openat2"},
 };
 
-static int in_child(int (*run)(void))
+/* An id that is never root's: mapping that one needs a capability of its own. */
+static int map_child(pid_t pid)
 {
-    int status = 0;
-    pid_t pid = fork();
+    char map[64];
+    unsigned uid = geteuid() ? geteuid() : 65534, gid = geteuid() ? getegid() : 65534;
+    snprintf(map, sizeof(map), "0 %u 1", uid);
+    if (br_sys_idmap(pid, "uid_map", map) < 0 || br_sys_idmap(pid, "setgroups", "deny") < 0)
+        return -1;
+    snprintf(map, sizeof(map), "0 %u 1", gid);
+    return br_sys_idmap(pid, "gid_map", map);
+}
+
+/* Runs a probe in a child; 0 or the errno of what failed. */
+static int in_child(int (*run)(void), uint64_t flags)
+{
+    int status = 0, go[2], e = 0;
+    char byte;
+    struct clone_args args = {.flags = flags, .exit_signal = SIGCHLD};
+    if (pipe2(go, O_CLOEXEC) < 0)
+        return errno;
+    pid_t pid = (pid_t)br_sys_clone3(&args, sizeof(args));
     if (pid == 0) {
-        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        (void)dup2(null, 2);
+        br_close(&go[1]);
+        if (read(go[0], &byte, 1) != 1)
+            _exit(ECANCELED);
+        if (flags && (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0))
+            _exit(errno);
         _exit(run() < 0 ? errno : 0);
     }
-    if (pid < 0)
-        return errno;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+    e = pid < 0 ? errno : 0;
+    if (pid > 0 && flags && map_child(pid) < 0)
+        e = errno;
+    if (e == 0 && write(go[1], "g", 1) != 1)
+        e = errno;
+    br_close(&go[0]);
+    br_close(&go[1]);
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : ECHILD;
+    return e ? e : WIFEXITED(status) ? WEXITSTATUS(status) : ECHILD;
 }
 
 static void row(struct br_probe *p, const char *requirement, enum br_probe_result result,
@@ -230,7 +235,6 @@ static const struct {
     {CAP_SETGID, "CAP_SETGID"},             /* likewise */
     {CAP_NET_ADMIN, "CAP_NET_ADMIN"},       /* loopback */
     {CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE"}, /* cgroups; workspaces in private homes */
-    {CAP_SYS_PTRACE, "CAP_SYS_PTRACE"},     /* measure a process of another uid */
     {CAP_KILL, "CAP_KILL"},                 /* what a dead launcher left */
 };
 
@@ -290,7 +294,7 @@ uint32_t br_probe_run(const struct br_host *h, const struct br_err *why, struct 
     br_require(max >= BR_ARRAY_LEN(probes) + BR_CG_CTLS + 3);
     probe_privilege(h, &rows[n++]);
     for (unsigned i = 0; i < BR_ARRAY_LEN(probes); i++) {
-        int e = in_child(probes[i].run);
+        int e = in_child(probes[i].run, probes[i].flags);
         row(&rows[n], probes[i].requirement, e ? BR_PROBE_MISSING : BR_PROBE_OK, true,
             probes[i].fix);
         snprintf(rows[n].detail, sizeof(rows[n].detail), "%s", e ? strerror(e) : probes[i].ok);
