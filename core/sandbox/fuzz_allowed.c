@@ -8,6 +8,15 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* ".." as a whole segment; "a.." is a name like any other. */
+static int climbs(const char *s)
+{
+    for (const char *p = s; (p = strstr(p, "..")) != NULL; p++)
+        if ((p == s || p[-1] == '/') && (p[2] == '/' || p[2] == '\0'))
+            return 1;
+    return 0;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct br_err err = {.code = BR_OK};
@@ -21,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         size_t n = strlen(s);
         br_require(n > 0 && n < BR_PATH_MAX && s[0] != '/');
         br_require(!strchr(s, ',') && !strchr(s, '\\') && !strchr(s, '?') && !strchr(s, '\n'));
-        br_require(!strstr(s, "../") && strcmp(s, "..") != 0 && !strstr(s, "//"));
+        br_require(!climbs(s) && !strstr(s, "//"));
         char *star = strchr(s, '*');
         br_require(!star || (n > 3 && star == s + n - 2 && strcmp(star - 1, "/**") == 0));
     } else {
