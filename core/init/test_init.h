@@ -324,6 +324,8 @@ static void peer_child(const struct ws *w, int fd, int gate, bool pid1, bool as_
     if (pid1 && (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
                  mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0))
         _exit(112);
+    /* opened while root: the build may lie where uid 1000 does not get to */
+    int binary = open(init_program(program), O_RDONLY | O_CLOEXEC);
     if (as_root && (setgid(1000) < 0 || setuid(1000) < 0))
         _exit(113);
     int null = open("/dev/null", O_RDWR);
@@ -334,7 +336,7 @@ static void peer_child(const struct ws *w, int fd, int gate, bool pid1, bool as_
             _exit(115);
     if (dup2(60, 3) < 0 || dup2(null, 9) < 0) /* 9: one that must not be passed on */
         _exit(116);
-    execve(init_program(program), argv, envp);
+    fexecve(binary, argv, envp);
     _exit(117);
 }
 

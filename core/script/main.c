@@ -15,7 +15,7 @@
 
 #include "script/serve.h"
 
-static const int script_calls[] = {SYS_setitimer};
+static const int script_calls[] = {SYS_timer_create, SYS_timer_settime, SYS_timer_delete};
 
 int br_serve_fresh(struct serve *s, struct br_err *err)
 {

@@ -13,6 +13,7 @@
 #include <jansson.h>
 #include <lauxlib.h>
 #include <lua.h>
+#include <time.h>
 
 #include "base/base.h"
 #include "wire/types.h"
@@ -58,7 +59,9 @@ struct br_script {
     bool trace_lines;    /* keep last_line up to date: slow */
     unsigned last_line;  /* the last line of the operator's chunk that ran */
     bool hard_timer;     /* let the kernel end the process when a call overruns */
-    char chunk[64];      /* the name of the operator's chunk in messages, "policy.lua" */
+    bool timer_made;     /* for that */
+    timer_t timer;
+    char chunk[64]; /* the name of the operator's chunk in messages, "policy.lua" */
     char traceback[1024];
     unsigned error_line; /* of the last failed call, in the operator's chunk; 0 unknown */
 };

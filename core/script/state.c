@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
 #include <time.h>
 
 #include "script/script.h"
@@ -203,13 +202,22 @@ int br_script_load(struct br_script *s, const char *path, const void *text, size
 
 /* ---- the entry ---- */
 
-static void set_hard_timer(const struct br_script *s, uint64_t us)
+/*
+ * The kernel's timer runs on the very clock that the hook reads. (setitimer(ITIMER_PROF) counts
+ * clock ticks instead, which on a busy machine run ahead of the time that was really used.)
+ */
+static void set_hard_timer(struct br_script *s, uint64_t us)
 {
+    struct sigevent ev = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGPROF};
+    struct itimerspec t = {
+        .it_value = {.tv_sec = (time_t)(us / 1000000u), .tv_nsec = (long)(us % 1000000u) * 1000}};
     if (!s->hard_timer)
         return;
-    struct itimerval t = {
-        .it_value = {.tv_sec = (time_t)(us / 1000000u), .tv_usec = (suseconds_t)(us % 1000000u)}};
-    (void)setitimer(ITIMER_PROF, &t, NULL);
+    if (!s->timer_made) {
+        br_require(timer_create(CLOCK_PROCESS_CPUTIME_ID, &ev, &s->timer) == 0);
+        s->timer_made = true;
+    }
+    br_require(timer_settime(s->timer, 0, &t, NULL) == 0);
 }
 
 int br_script_call(struct br_script *s, int nargs, int nresults, uint64_t cpu_us, enum br_code code,
@@ -381,6 +389,8 @@ struct br_script *br_script_new(size_t memory_max)
 void br_script_free(struct br_script **s)
 {
     if (*s) {
+        if ((*s)->timer_made)
+            (void)timer_delete((*s)->timer);
         lua_close((*s)->L);
         free(*s);
     }
