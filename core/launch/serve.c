@@ -152,6 +152,7 @@ static int on_plan(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
     l->running = true;
     r = send_started(l, &info, err);
     br_buf_free(&info.receipt);
+    br_host_idle(l->host);
     return r;
 }
 

@@ -62,6 +62,7 @@ static int clone_child(struct br_box *b, int root, struct br_err *err)
     b->pidfd = pidfd;
     b->ctl = pair[0];
     b->host->fresh = false;
+    b->host->boxes++;
     return 0;
 }
 
@@ -275,8 +276,6 @@ int br_box_start(struct br_box *b, const struct br_plan *plan, int ws_fd, int ch
     /* while the child mounts, confines itself and executes */
     if (r == 0)
         r = br_measure_limits(b, err);
-    if (r == 0)
-        (void)br_host_refresh(b->host, NULL); /* a failure is reported by the next box */
     if (r == 0)
         r = await_exec(b, err);
     if (r == 0)

@@ -32,6 +32,7 @@ struct br_host {
     uid_t uid; /* the launcher's, before it made a user namespace */
     gid_t gid;
     uint64_t own_ns[7]; /* the host's namespaces, before anything was made */
+    unsigned boxes;     /* so far */
     bool fresh;         /* the launcher sits in net, ipc and uts namespaces for the next box */
     int rootfs;         /* O_PATH of the prepared root */
     struct sock_fprog filter;
@@ -66,9 +67,8 @@ struct br_box {
 };
 
 /*
- * Make the net, ipc and uts namespaces of the next box, which is born in them. Creating a network
- * namespace costs more than all the rest; it is done while the present box executes its program.
- * Does nothing if they are there.
+ * Make the net, ipc and uts namespaces of the next box, which is born in them, with its host name
+ * and loopback. Does nothing if they are there.
  */
 int br_host_refresh(struct br_host *h, struct br_err *err);
 

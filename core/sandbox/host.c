@@ -71,6 +71,12 @@ int br_host_refresh(struct br_host *h, struct br_err *err)
     return 0;
 }
 
+void br_host_idle(struct br_host *h)
+{
+    if (h->boxes > 1)
+        (void)br_host_refresh(h, NULL); /* a failure is found again by br_box_prepare() */
+}
+
 /* The child must not inherit that its caller ignores or blocks something. */
 static void default_signals(void)
 {

@@ -41,6 +41,13 @@ unsigned br_host_swept(const struct br_host *h);
  */
 int br_box_prepare(struct br_host *h, struct br_box **b, struct br_err *err);
 
+/*
+ * A box has been started, and there is nothing to do: a launcher that makes one after another makes
+ * the network namespace of the next one now. It takes longer than all the rest of a launch. For
+ * the first box this does nothing, since most launchers make only one.
+ */
+void br_host_idle(struct br_host *h);
+
 /* What br_box_start() says of the sandbox that it started. */
 struct br_box_info {
     char name[BR_ID_MAX];
