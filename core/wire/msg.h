@@ -44,8 +44,8 @@
     /* bridled -> audit: the run is over and this is how, if the session did not say it itself.    \
        u32 code, str status (completed|failed|canceled|budget_exceeded), str note,                 \
        u8 sandbox (0 none was started, 1 removed and verified, 2 not verified), u32 exit_status    \
-       (128 + n for a signal), u64 duration_ms. Audit denies open asks, ends open calls, emits                                   \
-       sandbox.stopped (only for 1) and agent.stopped, as far as the record lacks them */                                          \
+       (128 + n for a signal), u64 duration_ms. Audit denies open asks, ends open calls, emits     \
+       sandbox.stopped (only for 1) and agent.stopped, as far as the record lacks them */          \
     X(AUDIT_CLOSE, 0x0203)                                                                         \
     /* audit -> bridled: everything is on disk and was sent to the client, or to none that reads.  \
        u32 code, str text, str status (the record's terminal status). Modes read and recover end   \
