@@ -248,9 +248,9 @@ int br_rootfs_build(int init_fd, struct br_err *err)
         r = make_entry(root, &entries[i], err);
     /* read-only, so that /proc/1/exe does not lead to a writable copy of it */
     if (r == 0)
-        r = make_file(root, BR_BOX_INIT + 1, "", 0, err);
+        r = make_file(root, &BR_BOX_INIT[1], "", 0, err);
     if (r == 0)
-        r = bind(init_fd, "", root, BR_BOX_INIT + 1, false, err);
+        r = bind(init_fd, "", root, &BR_BOX_INIT[1], false, err);
     (void)umask(old);
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID};
     if (r == 0 && br_sys_mount_setattr(root, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
