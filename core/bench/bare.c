@@ -181,16 +181,3 @@ int bench_bare(int program, char *const *argv)
         ;
     return status;
 }
-
-#ifdef BARE_MAIN
-int main(int argc, char **argv)
-{
-    int fd = argc > 1 ? open(argv[1], O_PATH | O_CLOEXEC) : -1;
-    if (fd < 0) {
-        fprintf(stderr, "usage: bare PROGRAM [ARG...]\n");
-        return 2;
-    }
-    int status = bench_bare(fd, argv + 1);
-    return status == -1 ? 70 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-#endif

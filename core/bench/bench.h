@@ -19,23 +19,28 @@ void samples_add(struct samples *s, uint64_t from_us, uint64_t to_us);
 double samples_median(struct samples *s);
 double samples_p99(struct samples *s);
 
-/* One line of the table. `limit` is the target for value (or for value / reference). */
+/* rows.c: the table. One line of it. `limit` is the target for value (or for value / reference). */
 void bench_row(const char *name, double value, const char *unit, const char *reference,
                double reference_value, double limit, bool more_is_better);
 void bench_note(const char *fmt, ...) BR_PRINTF(1, 2);
+/* Choose JSON instead of text; before the first row. */
+void bench_begin(bool json);
 /* 0 if every row met its target. */
-int bench_end(bool json);
+int bench_end(void);
 
-/* The directory of the programs, as a descriptor and as a path. */
-int bench_bin(void);
+/* The directory of the programs. */
 const char *bench_bin_path(void);
 
 /* launch.c: a launcher of our own, many sandboxes one after another. */
 struct bench_launcher;
-int bench_launcher_open(struct bench_launcher **out, const char *workspace, struct br_err *err);
+/* The bridle-launch in `dir` (and the bridle-init beside it). */
+int bench_launcher_open(struct bench_launcher **out, const char *dir, const char *workspace,
+                        struct br_err *err);
 void bench_launcher_close(struct bench_launcher **l);
-/* From the plan to the verified end of a sandbox that ran /bin/true. */
-int bench_launch_true(struct bench_launcher *l, struct br_err *err);
+/* From the plan to the verified end of a sandbox whose pid 1 ends as soon as it may. */
+int bench_launch(struct bench_launcher *l, struct br_err *err);
+/* The same with bridle-init as pid 1, which runs /bin/true for us. */
+int bench_launch_call(struct bench_launcher *l, struct br_err *err);
 /* Start one sandbox; call /bin/true in it; end it. */
 int bench_sandbox_start(struct bench_launcher *l, struct br_err *err);
 int bench_sandbox_true(struct bench_launcher *l, struct br_err *err);

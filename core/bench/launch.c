@@ -85,24 +85,26 @@ static int receive_until(struct br_chan *c, const bool *done, struct br_err *err
     return r;
 }
 
-int bench_launcher_open(struct bench_launcher **out, const char *workspace, struct br_err *err)
+int bench_launcher_open(struct bench_launcher **out, const char *dir, const char *workspace,
+                        struct br_err *err)
 {
+    char path[BR_PATH_MAX];
     struct bench_launcher *l = calloc(1, sizeof(*l));
     int ends[2];
     br_require(l);
     *out = l;
     l->init.fd = l->launch.fd = -1;
     l->workspace = open(workspace, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    BR_CLEANUP_FD int bin = openat(bench_bin(), "bridle-launch", O_RDONLY | O_CLOEXEC);
-    if (l->workspace < 0 || bin < 0 || br_chan_pair(ends) < 0)
+    snprintf(path, sizeof(path), "%s/bridle-launch", dir);
+    if (l->workspace < 0 || br_chan_pair(ends) < 0)
         return br_err_errno(err, BR_E_IO, "the launcher could not be started");
     l->pid = fork();
     if (l->pid == 0) {
         const char *const argv[] = {"bridle-launch", NULL};
         char *const env[] = {NULL};
-        int b = fcntl(bin, F_DUPFD_CLOEXEC, 10), null = open("/dev/null", O_RDWR);
+        int null = open("/dev/null", O_RDWR);
         if (dup2(ends[1], 3) == 3 && dup2(null, 0) == 0 && dup2(null, 1) == 1)
-            fexecve(b, (char *const *)argv, env);
+            execve(path, (char *const *)argv, env);
         _exit(127);
     }
     close(ends[1]);
@@ -179,15 +181,16 @@ int bench_sandbox_end(struct bench_launcher *l, struct br_err *err)
     return r;
 }
 
-int bench_launch_true(struct bench_launcher *l, struct br_err *err)
+int bench_launch(struct bench_launcher *l, struct br_err *err)
 {
-    /* the call waits in the channel until pid 1 is there to read it */
-    int r = send_plan(l, err);
+    int r = bench_sandbox_start(l, err);
+    return r < 0 ? r : bench_sandbox_end(l, err); /* pid 1 ends when its channel does */
+}
+
+int bench_launch_call(struct bench_launcher *l, struct br_err *err)
+{
+    int r = bench_sandbox_start(l, err);
     if (r == 0)
-        r = send_true(l, err);
-    if (r == 0)
-        r = receive_until(&l->launch, &l->started, err);
-    if (r == 0)
-        r = receive_until(&l->init, &l->result, err);
+        r = bench_sandbox_true(l, err);
     return r < 0 ? r : bench_sandbox_end(l, err);
 }
