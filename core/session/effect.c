@@ -56,6 +56,9 @@ int session_effect(struct session *s, const struct br_grant_ref *g, const char *
                    const struct effect *e, json_t **output, struct br_err *err)
 {
     *output = NULL;
+    if (s->stop_code) /* canceled while the decision was asked about or recorded */
+        return br_err_set(err, (enum br_code) - s->stop_code, "%s did not happen: %s", e->action,
+                          s->stop_err.text);
     int r = br_ledger_redeem(s->ledger, g, call_id, e->action, e->subject, strlen(e->subject), err);
     if (r < 0)
         return r;

@@ -128,6 +128,20 @@ static void test_granted_effect_happens(void **state)
     effect_free(&e);
 }
 
+/* Canceled between the decision and the effect. */
+static void test_stopped_before(void **state)
+{
+    struct fixture *f = *state;
+    struct effect e;
+    struct br_grant_ref g;
+    write_effect(&e, "note.txt", "after");
+    assert_int_equal(mint(f, "call-1", &e, &g), 0);
+    session_stop(&f->s, BR_E_CANCELED, "the operator canceled the run");
+    assert_int_equal(run(f, &g, "call-1", &e), -BR_E_CANCELED);
+    expect_file(f, "before");
+    effect_free(&e);
+}
+
 static void test_no_grant(void **state)
 {
     struct fixture *f = *state;
@@ -228,6 +242,7 @@ int main(void)
 #define T_(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         T_(test_granted_effect_happens),
+        T_(test_stopped_before),
         T_(test_no_grant),
         T_(test_forged_token),
         T_(test_used_grant),
