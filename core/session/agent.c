@@ -93,6 +93,7 @@ static int begin(struct session *s, struct br_err *err)
     s->ledger = br_ledger_new(s->run_id);
     if (!s->ledger)
         return br_err_set(err, BR_E_NOMEM, "no memory for the permission ledger");
+    session_permit_answers(s);
     r = record_run(s);
     if (r == 0)
         r = session_record(s, "agent.started", "kernel",

@@ -82,6 +82,8 @@ static int record_launch(struct session *s, struct br_err *err)
 
 int session_launch(struct session *s, struct br_err *err)
 {
+    if (s->stop_code) /* while the record was written, which waits all the same */
+        return br_err_set(err, (enum br_code) - s->stop_code, "%s", s->stop_err.text);
     int r = send_launch(s, err);
     if (r < 0)
         return r;

@@ -17,13 +17,19 @@ static int bad(struct br_chan *c, const struct br_msg *m, struct br_err *err)
                       br_msg_name(m->type));
 }
 
-/* The answer to a request, or a violation if nothing with that id is awaited. */
-static int answer(struct br_chan *c, struct br_msg *m, struct session *s, struct reply *r,
-                  struct br_err *err)
+/* A violation if nothing with this id is awaited. Before anything is taken from the message: what
+ * an earlier answer left may be in use further up. */
+static int awaited(const struct br_chan *c, const struct br_msg *m, const struct reply *r,
+                   struct br_err *err)
 {
     if (m->id != r->id || r->done || m->id == 0)
         return br_err_set(err, BR_E_PEER_PROTOCOL, "'%s' sent %s, which answers nothing", c->peer,
                           br_msg_name(m->type));
+    return 0;
+}
+
+static int answer(struct session *s, struct reply *r)
+{
     r->done = true;
     s->kick = true;
     return 0;
@@ -43,16 +49,20 @@ static void read_failure(struct br_msg *m, struct reply *r)
 static int on_appended(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct session *s = ctx;
+    if (awaited(c, m, &s->audited, err) < 0)
+        return -BR_E_PEER_PROTOCOL;
     br_rd_str(&m->rd, s->audited.text, sizeof(s->audited.text));
     s->audited.n1 = br_rd_u64(&m->rd);
-    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(c, m, s, &s->audited, err);
+    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(s, &s->audited);
 }
 
 static int on_append_failed(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct session *s = ctx;
+    if (awaited(c, m, &s->audited, err) < 0)
+        return -BR_E_PEER_PROTOCOL;
     read_failure(m, &s->audited);
-    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(c, m, s, &s->audited, err);
+    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(s, &s->audited);
 }
 
 static const struct br_msg_rule audit_rules[] = {
@@ -100,7 +110,7 @@ static int on_cancel(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
 }
 
 static const struct br_msg_rule client_rules[] = {
-    {BR_MSG_ANSWER, BR_PERMIT, 9, 2 * BR_PATH_MAX, 0, 0, on_answer},
+    {BR_MSG_ANSWER, 0, 9, 2 * BR_PATH_MAX, 0, 0, on_answer}, /* once there is a ledger */
     {BR_MSG_CANCEL, BR_PERMIT, 0, 0, 0, 0, on_cancel},
 };
 
@@ -115,16 +125,20 @@ static int on_script_failed(struct br_chan *c, struct br_msg *m, void *ctx, stru
 {
     struct session *s = ctx;
     struct reply *r = script_reply(s, c);
+    if (awaited(c, m, r, err) < 0)
+        return -BR_E_PEER_PROTOCOL;
     read_failure(m, r);
     br_rd_str(&m->rd, r->text, sizeof(r->text));
     r->n1 = br_rd_u32(&m->rd);
-    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(c, m, s, r, err);
+    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(s, r);
 }
 
 static int on_compiled(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct session *s = ctx;
     struct reply *r = &s->scripted_reply;
+    if (awaited(c, m, r, err) < 0)
+        return -BR_E_PEER_PROTOCOL;
     if (br_msg_blob(m, BR_TABLE_MAX, &r->data, err) < 0 ||
         br_msg_blob(m, BR_TABLE_MAX, &r->data2, err) < 0)
         return -BR_E_PEER_PROTOCOL;
@@ -141,7 +155,7 @@ static int on_compiled(struct br_chan *c, struct br_msg *m, void *ctx, struct br
     }
     br_buf_free(&s->warnings);
     s->warnings = lines;
-    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(c, m, s, r, err);
+    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(s, r);
 }
 
 /* Everything else from a script is kept as bytes and read by whoever asked. */
@@ -149,33 +163,39 @@ static int on_script_bytes(struct br_chan *c, struct br_msg *m, void *ctx, struc
 {
     struct session *s = ctx;
     struct reply *r = script_reply(s, c);
+    if (awaited(c, m, r, err) < 0)
+        return -BR_E_PEER_PROTOCOL;
     br_buf_init(&r->data, BR_MSG_MAX);
     br_buf_put(&r->data, m->rd.p, m->rd.len);
-    return answer(c, m, s, r, err);
+    return answer(s, r);
 }
 
 static int on_script_blob(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct session *s = ctx;
     struct reply *r = script_reply(s, c);
+    if (awaited(c, m, r, err) < 0)
+        return -BR_E_PEER_PROTOCOL;
     if (br_msg_blob(m, BR_BLOB_MAX, &r->data, err) < 0)
         return -BR_E_PEER_PROTOCOL;
-    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(c, m, s, r, err);
+    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(s, r);
 }
 
 static int on_built(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct session *s = ctx;
     struct reply *r = &s->adapted;
+    if (awaited(c, m, r, err) < 0)
+        return -BR_E_PEER_PROTOCOL;
     br_rd_str(&m->rd, r->text, sizeof(r->text));
     if (br_msg_blob(m, BR_BLOB_MAX, &r->data, err) < 0)
         return -BR_E_PEER_PROTOCOL;
     br_rd_str(&m->rd, s->content_type, sizeof(s->content_type));
-    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(c, m, s, r, err);
+    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(s, r);
 }
 
 static const struct br_msg_rule script_rules[] = {
-    {BR_MSG_COMPILED, BR_PERMIT, 6, BR_MSG_MAX, 0, 2, on_compiled},
+    {BR_MSG_COMPILED, BR_PERMIT | BR_ONCE, 6, BR_MSG_MAX, 0, 2, on_compiled},
     {BR_MSG_SCRIPT_FAILED, BR_PERMIT, 16, 8192, 0, 0, on_script_failed},
     {BR_MSG_SHELL_PARSED, BR_PERMIT, 9, BR_MSG_MAX, 0, 0, on_script_bytes},
     {BR_MSG_PREDICATE_VOTE, BR_PERMIT, 9, 8192, 0, 0, on_script_bytes},
@@ -230,6 +250,8 @@ static int on_data(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
 static int on_provided(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct session *s = ctx;
+    if (awaited(c, m, &s->provided, err) < 0)
+        return -BR_E_PEER_PROTOCOL;
     uint32_t code = br_rd_u32(&m->rd);
     br_rd_str(&m->rd, s->provided.err.text, sizeof(s->provided.err.text));
     s->request_bytes = br_rd_u64(&m->rd);
@@ -237,7 +259,7 @@ static int on_provided(struct br_chan *c, struct br_msg *m, void *ctx, struct br
     s->provided.code = code < BR_CODE_COUNT_ ? -(int)code : -BR_E_INTERNAL;
     s->provided.err.code = (enum br_code) - s->provided.code;
     body_moved(s);
-    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(c, m, s, &s->provided, err);
+    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(s, &s->provided);
 }
 
 static const struct br_msg_rule broker_rules[] = {
@@ -269,6 +291,8 @@ static int on_init_result(struct br_chan *c, struct br_msg *m, void *ctx, struct
 {
     struct session *s = ctx;
     struct reply *r = &s->inited;
+    if (awaited(c, m, r, err) < 0)
+        return -BR_E_PEER_PROTOCOL;
     uint8_t ok = br_rd_u8(&m->rd);
     read_failure(m, r);
     if (br_msg_blob(m, BR_BLOB_MAX, &r->data, err) < 0 || br_rd_done(&m->rd) < 0)
@@ -276,7 +300,7 @@ static int on_init_result(struct br_chan *c, struct br_msg *m, void *ctx, struct
     if (ok)
         r->code = 0;
     init_moved(s);
-    return answer(c, m, s, r, err);
+    return answer(s, r);
 }
 
 static int on_init_progress(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
@@ -293,9 +317,11 @@ static int on_init_progress(struct br_chan *c, struct br_msg *m, void *ctx, stru
 static int on_init_changes(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct session *s = ctx;
+    if (awaited(c, m, &s->inited, err) < 0)
+        return -BR_E_PEER_PROTOCOL;
     if (br_msg_blob(m, BR_BLOB_MAX, &s->inited.data, err) < 0 || br_rd_done(&m->rd) < 0)
         return bad(c, m, err);
-    return answer(c, m, s, &s->inited, err);
+    return answer(s, &s->inited);
 }
 
 static const struct br_msg_rule init_rules[] = {
@@ -367,6 +393,12 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     s->started = true;
     s->kick = true;
     return 0;
+}
+
+void session_permit_answers(struct session *s)
+{
+    if (s->client.fd >= 0)
+        br_chan_permit(&s->client, BR_MSG_ANSWER);
 }
 
 void session_adopt_init(struct session *s, int fd)

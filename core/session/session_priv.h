@@ -147,6 +147,8 @@ int session_record_error(struct session *s, int code, const char *text);
 
 /* Serve the supervision channel until SESSION_START has opened the others. */
 int session_serve(struct session *s, struct br_err *err);
+/* There is a ledger: from now on the client may answer what it is asked. */
+void session_permit_answers(struct session *s);
 /* Put the channel to pid 1 into service; takes the descriptor over. */
 void session_adopt_init(struct session *s, int fd);
 

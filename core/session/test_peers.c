@@ -1,0 +1,87 @@
+/*
+ * Peers that say what nobody asked them: the session ends with a typed error, and neither touches
+ * what it no longer has nor takes an answer that it did not wait for.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "session/test_rig.h"
+
+static void exec_with(const struct session_rig_options *o, struct session_rig *r,
+                      struct outcome *out)
+{
+    *out = (struct outcome){.code = 0};
+    session_rig_open(r, o);
+    session_run_exec(&r->s, out);
+}
+
+/* Positive control: with peers that behave, the run gets as far as the launcher that refuses. */
+static void test_good_peers(void **state)
+{
+    struct session_rig r;
+    struct outcome out;
+    (void)state;
+    exec_with(&(struct session_rig_options){.mode = BR_RUN_EXEC, .warnings = 3}, &r, &out);
+    assert_int_equal(out.code, BR_E_REQUIREMENT_MISSING);
+    const char *last = strstr(r.seen->types, "bridle.run\nbridle.notice\nbridle.notice\n"
+                                             "bridle.notice\nagent.started\n");
+    assert_non_null(last);
+    session_rig_close(&r);
+}
+
+static void test_unasked_answer_of_the_script(void **state)
+{
+    struct session_rig r;
+    struct outcome out;
+    (void)state;
+    exec_with(
+        &(struct session_rig_options){.mode = BR_RUN_EXEC, .warnings = 3, .compiled_again = true},
+        &r, &out);
+    assert_int_equal(out.code, BR_E_PEER_PROTOCOL);
+    assert_non_null(strstr(out.text, "COMPILED"));
+    assert_non_null(strstr(r.seen->types, "agent.stopped"));
+    assert_string_equal(r.seen->launched, "");
+    session_rig_close(&r);
+}
+
+static void test_answer_before_any_ask(void **state)
+{
+    struct session_rig r;
+    struct outcome out;
+    (void)state;
+    exec_with(&(struct session_rig_options){.mode = BR_RUN_EXEC, .answer_at_start = true}, &r,
+              &out);
+    assert_int_equal(out.code, BR_E_PEER_PROTOCOL);
+    assert_non_null(strstr(out.text, "ANSWER"));
+    assert_string_equal(r.seen->launched, "");
+    session_rig_close(&r);
+}
+
+/* A validation never has a ledger. */
+static void test_answer_to_a_validation(void **state)
+{
+    struct session_rig r;
+    struct outcome out = {.code = 0};
+    (void)state;
+    session_rig_open(
+        &r, &(struct session_rig_options){.mode = BR_RUN_VALIDATE, .answer_at_start = true});
+    session_run_validate(&r.s, &out);
+    assert_int_equal(out.code, BR_E_PEER_PROTOCOL);
+    session_rig_close(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_good_peers),
+        cmocka_unit_test(test_unasked_answer_of_the_script),
+        cmocka_unit_test(test_answer_before_any_ask),
+        cmocka_unit_test(test_answer_to_a_validation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,269 @@
+/*
+ * The peers of a session under test. See test_rig.h.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "script/shell.h"
+#include "session/test_rig.h"
+
+static const char allow_all[] =
+    "{\"v\":1,\"sources\":[{\"kind\":\"operator\",\"name\":\"test\"}],\"rules\":["
+    "{\"id\":\"all\",\"source\":0,\"action\":\"*\",\"match\":\"any\",\"pattern\":\"\","
+    "\"effect\":\"allow\"}],\"fallbacks\":[],\"predicates\":false}";
+
+static const char task[] = "{\"id\":\"test\",\"allowed_paths\":[\"src/**\",\".git/**\"],"
+                           "\"generated\":true,\"goal\":\"g\",\"acceptance\":[\"a\"]}";
+
+struct peers {
+    const struct session_rig_options *o;
+    struct session_rig_seen *seen;
+    struct br_chan sup, client, audit, script;
+    uint64_t row;
+    bool done;
+};
+
+static const char *table_of(const struct session_rig_options *o)
+{
+    return o->table ? o->table : allow_all;
+}
+
+/* ---- the child ---- */
+
+static int send_compiled(struct peers *p, uint64_t id, struct br_err *err)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_out_blob(&o, table_of(p->o), strlen(table_of(p->o)));
+    br_out_blob(&o, task, strlen(task));
+    br_buf_put_u32(&o.buf, p->o->warnings);
+    for (unsigned i = 0; i < p->o->warnings; i++)
+        br_buf_put_str(&o.buf, "a warning that is long enough to be an allocation of its own");
+    return br_chan_send(&p->script, BR_MSG_COMPILED, id, &o, err);
+}
+
+static int on_compile(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    (void)c;
+    return send_compiled(ctx, m->id, err);
+}
+
+static int on_shell(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(0);
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    struct br_shell *sh = calloc(1, sizeof(*sh));
+    (void)ctx;
+    if (!sh || br_msg_blob(m, BR_TOOL_JSON_MAX, &text, err) < 0)
+        _exit(1);
+    br_shell_parse(sh, text.data, text.len);
+    br_buf_put_u8(&o.buf, sh->opaque);
+    br_buf_put_str(&o.buf, sh->why);
+    br_buf_put_u32(&o.buf, sh->ncommands);
+    for (unsigned i = 0; i < sh->ncommands; i++) {
+        br_buf_put_u32(&o.buf, sh->count[i]);
+        for (unsigned k = 0; k < sh->count[i]; k++)
+            br_buf_put_str(&o.buf, sh->words[sh->first[i] + k]);
+    }
+    br_shell_free(sh);
+    free(sh);
+    return br_chan_send(c, BR_MSG_SHELL_PARSED, m->id, &o, err);
+}
+
+static int on_append(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct peers *p = ctx;
+    char type[64], id[BR_ID_MAX];
+    br_rd_str(&m->rd, type, sizeof(type));
+    size_t at = strlen(p->seen->types);
+    snprintf(p->seen->types + at, sizeof(p->seen->types) - at, "%s\n", type);
+    p->seen->events++;
+    if (p->o->compiled_again && strcmp(type, "bridle.notice") == 0) {
+        (void)send_compiled(p, 9999, NULL);
+        (void)usleep(50000); /* the session reads that one first */
+    }
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_id_make(id, "evt");
+    br_buf_put_str(&o.buf, id);
+    br_buf_put_u64(&o.buf, ++p->row);
+    return br_chan_send(c, BR_MSG_APPENDED, m->id, &o, err);
+}
+
+static int on_launch(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct peers *p = ctx;
+    uint32_t n = br_rd_u32(&m->rd);
+    for (uint32_t i = 0; i < n; i++) {
+        char path[BR_PATH_MAX];
+        br_rd_str(&m->rd, path, sizeof(path));
+        size_t at = strlen(p->seen->launched);
+        snprintf(p->seen->launched + at, sizeof(p->seen->launched) - at, "%s\n", path);
+    }
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_u32(&o.buf, BR_E_REQUIREMENT_MISSING);
+    br_buf_put_str(&o.buf, "there is no sandbox in this test");
+    return br_chan_send(c, BR_MSG_SUP_REFUSED, 0, &o, err);
+}
+
+static int on_nothing(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    (void)c, (void)m, (void)ctx, (void)err;
+    return 0;
+}
+
+static const struct br_msg_rule sup_rules[] = {
+    {BR_MSG_SUP_LAUNCH, BR_PERMIT, 0, BR_MSG_MAX, 0, 1, on_launch},
+    {BR_MSG_SUP_STOP, BR_PERMIT, 0, 0, 0, 0, on_nothing},
+};
+static const struct br_msg_rule client_rules[] = {
+    {BR_MSG_ANSWERED, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_nothing},
+    {BR_MSG_REPORT, BR_PERMIT, 0, BR_MSG_MAX, 0, 1, on_nothing},
+};
+static const struct br_msg_rule audit_rules[] = {
+    {BR_MSG_APPEND, BR_PERMIT, 0, BR_MSG_MAX, 0, 1, on_append},
+};
+static const struct br_msg_rule script_rules[] = {
+    {BR_MSG_COMPILE, BR_PERMIT, 0, BR_MSG_MAX, 0, 3, on_compile},
+    {BR_MSG_SHELL, BR_PERMIT, 0, BR_MSG_MAX, 0, 1, on_shell},
+};
+
+static int on_end(struct br_chan *c, int code, void *ctx, struct br_err *err)
+{
+    struct peers *p = ctx;
+    (void)code, (void)err;
+    p->done |= c == &p->sup;
+    return 0;
+}
+
+static void send_start(struct peers *p, int client, int audit, int script)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    bool record = p->o->mode != BR_RUN_VALIDATE;
+    br_buf_put_str(&o.buf, "run-1");
+    br_buf_put_u8(&o.buf, (uint8_t)p->o->mode);
+    br_buf_put_u8(&o.buf, 0);
+    br_buf_put_str(&o.buf, "/workspace");
+    br_buf_put_str(&o.buf, "");
+    br_out_blob(&o, "", 0); /* manifest */
+    br_buf_put_str(&o.buf, "");
+    br_out_blob(&o, "", 0); /* policy */
+    br_buf_put_str(&o.buf, "none");
+    for (int i = 0; i < 3; i++) /* not scripted, no terminal, not streaming */
+        br_buf_put_u8(&o.buf, 0);
+    br_buf_put_u32(&o.buf, 60);
+    br_out_blob(&o, "go", 2);
+    br_allowed_put(&o.buf, (char *[]){(char *)(uintptr_t) "true"}, 1);
+    br_allowed_put(&o.buf, NULL, 0);
+    br_out_fd(&o, client, true);
+    if (record)
+        br_out_fd(&o, audit, true);
+    else
+        br_close(&audit);
+    br_out_fd(&o, script, true);
+    if (br_chan_send(&p->sup, BR_MSG_SESSION_START, 0, &o, NULL) < 0)
+        _exit(1);
+}
+
+static _Noreturn void be_peers(const struct session_rig_options *o, struct session_rig_seen *seen,
+                               int sup)
+{
+    struct peers p = {.o = o, .seen = seen};
+    struct br_loop *loop = br_loop_new();
+    int client[2], audit[2], script[2];
+    if (!loop || br_chan_pair(client) < 0 || br_chan_pair(audit) < 0 || br_chan_pair(script) < 0)
+        _exit(1);
+    br_chan_init(&p.sup, sup, "session", sup_rules, BR_ARRAY_LEN(sup_rules), &p);
+    br_chan_init(&p.client, client[0], "session", client_rules, BR_ARRAY_LEN(client_rules), &p);
+    br_chan_init(&p.audit, audit[0], "session", audit_rules, BR_ARRAY_LEN(audit_rules), &p);
+    br_chan_init(&p.script, script[0], "session", script_rules, BR_ARRAY_LEN(script_rules), &p);
+    if (o->answer_at_start) {
+        BR_CLEANUP_OUT struct br_out answer = BR_OUT_INIT;
+        br_buf_put_str(&answer.buf, "perm_00000000000000000000000000");
+        br_buf_put_u8(&answer.buf, 1);
+        br_buf_put_str(&answer.buf, "");
+        (void)br_chan_send(&p.client, BR_MSG_ANSWER, 0, &answer, NULL);
+    }
+    send_start(&p, client[1], audit[1], script[1]);
+    struct br_chan *all[] = {&p.sup, &p.client, &p.audit, &p.script};
+    for (size_t i = 0; i < BR_ARRAY_LEN(all); i++)
+        if (br_loop_watch_chan(loop, all[i], on_end, &p) < 0)
+            _exit(1);
+    (void)br_loop_run(loop, &p.done, NULL);
+    for (size_t i = 0; i < BR_ARRAY_LEN(all); i++)
+        br_chan_close(all[i]);
+    br_loop_free(&loop);
+    _exit(0);
+}
+
+/* ---- the test's side ---- */
+
+void session_rig_open(struct session_rig *r, const struct session_rig_options *o)
+{
+    int ends[2];
+    struct br_err err = {.code = BR_OK};
+    memset(r, 0, sizeof(*r));
+    r->seen =
+        mmap(NULL, sizeof(*r->seen), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(r->seen != MAP_FAILED);
+    (void)signal(SIGPIPE, SIG_IGN);
+    assert_int_equal(br_chan_pair(ends), 0);
+    r->peers = fork();
+    assert_true(r->peers >= 0);
+    if (r->peers == 0) {
+        close(ends[0]);
+        be_peers(o, r->seen, ends[1]);
+    }
+    close(ends[1]);
+    if (ends[0] != 3) {
+        assert_int_equal(dup2(ends[0], 3), 3);
+        close(ends[0]);
+    }
+    r->s.loop = br_loop_new();
+    assert_non_null(r->s.loop);
+    if (session_serve(&r->s, &err) < 0)
+        fail_msg("%s", err.text);
+}
+
+void session_rig_load(struct session_rig *r, const struct session_rig_options *o)
+{
+    struct br_err err = {.code = BR_OK};
+    if (br_table_load(table_of(o), strlen(table_of(o)), &r->s.table, &err) < 0)
+        fail_msg("%s", err.text);
+    r->s.ledger = br_ledger_new("run-1");
+    assert_non_null(r->s.ledger);
+}
+
+void session_rig_close(struct session_rig *r)
+{
+    struct session *s = &r->s;
+    int status;
+    struct br_chan *all[] = {&s->sup, &s->client, &s->audit, &s->script};
+    struct reply *replies[] = {&s->audited, &s->scripted_reply, &s->launched, &s->stopped};
+    struct br_buf *bufs[] = {&s->manifest, &s->policy, &s->goal, &s->warnings};
+    for (size_t i = 0; i < BR_ARRAY_LEN(all); i++)
+        br_chan_close(all[i]);
+    assert_int_equal(waitpid(r->peers, &status, 0), r->peers);
+    assert_int_equal(status, 0);
+    for (size_t i = 0; i < BR_ARRAY_LEN(replies); i++)
+        reply_free(replies[i]);
+    for (size_t i = 0; i < BR_ARRAY_LEN(bufs); i++)
+        br_buf_free(bufs[i]);
+    for (uint32_t i = 0; i < s->argc; i++)
+        free(s->argv[i]);
+    free(s->argv);
+    free(s->defaults);
+    json_decref(s->task);
+    br_table_free(&s->table);
+    br_ledger_free(&s->ledger);
+    br_loop_free(&s->loop);
+    munmap(r->seen, sizeof(*r->seen));
+}

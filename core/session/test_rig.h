@@ -1,0 +1,35 @@
+/*
+ * A rig for tests of the session: the session's own code runs in the test, its peers (bridled, the
+ * client, audit, the policy script) are one child process that answers as it is told. What the
+ * session sent to audit is kept.
+ */
+#ifndef BR_SESSION_TEST_RIG_H
+#define BR_SESSION_TEST_RIG_H
+
+#include "session/session_priv.h"
+
+struct session_rig_options {
+    enum br_run_mode mode;
+    const char *table;    /* decision table, as JSON; NULL: one that allows everything */
+    unsigned warnings;    /* of the compiler */
+    bool compiled_again;  /* the script sends COMPILED once more while a warning is recorded */
+    bool answer_at_start; /* the client answers before anything was asked */
+};
+
+struct session_rig {
+    struct session s;
+    pid_t peers;
+    struct session_rig_seen {
+        char types[16384];   /* of the events, in order, one a line */
+        char launched[4096]; /* allowed paths of SUP_LAUNCH, one a line */
+        unsigned events;
+    } * seen;
+};
+
+/* Start the peers and serve the supervision channel until the other channels are open. */
+void session_rig_open(struct session_rig *r, const struct session_rig_options *o);
+/* Load the table and make the ledger, as after a compilation. */
+void session_rig_load(struct session_rig *r, const struct session_rig_options *o);
+void session_rig_close(struct session_rig *r);
+
+#endif
