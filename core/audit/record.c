@@ -331,7 +331,10 @@ int record_on_close(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
         e.duration_ms > BR_EVENT_INT_MAX)
         return br_err_set(err, BR_E_PEER_PROTOCOL, "an AUDIT_CLOSE is malformed");
     struct br_err why = {.code = BR_OK};
+    char note[BR_ERR_TEXT_MAX]; /* what bridled may show of it */
+    snprintf(note, sizeof(note), "%s", e.note);
     int r = record_serve(a, &why);
+    copy_redacted(a, note, sizeof(note));
     if (a->session.fd >= 0)
         (void)on_session_end(&a->session, 0, a, err);
     if (r == -BR_E_PEER_GONE)
@@ -344,7 +347,7 @@ int record_on_close(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
         r = wait_client(a, &why);
     feed_end(a, r, r < 0 ? why.text : "");
     a->done = true;
-    return audit_send_closed(a, r, r < 0 ? why.text : "", open.status ? open.status : "failed");
+    return audit_send_closed(a, r, r < 0 ? why.text : note, open.status ? open.status : "failed");
 }
 
 void record_abandon(struct audit *a, int code, const char *note)

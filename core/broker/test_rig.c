@@ -99,13 +99,29 @@ static void odd_headers(struct odd_shared *sh, int fd)
     odd_say(sh, fd, "Content-Length: 2\r\n\r\n{}");
 }
 
+static void odd_key(struct odd_shared *sh, char key[256])
+{
+    const char *auth = strstr(sh->last, "Authorization: Bearer ");
+    if (!auth || sscanf(auth, "Authorization: Bearer %255s", key) != 1)
+        snprintf(key, 256, "none");
+}
+
+static void odd_echo_refused(struct odd_shared *sh, int fd)
+{
+    char key[256], text[1024];
+    odd_key(sh, key);
+    snprintf(text, sizeof(text),
+             "HTTP/1.1 401 Unauthorized\r\nContent-Type: application/json\r\n\r\n"
+             "{\"error\":{\"message\":\"incorrect key %s, sorry\"}}",
+             key);
+    odd_say(sh, fd, text);
+}
+
 /* Says the key that came in, as a careless provider might. */
 static void odd_echo(struct odd_shared *sh, int fd, bool stream)
 {
-    char key[256] = "none", text[4096];
-    const char *auth = strstr(sh->last, "Authorization: Bearer ");
-    if (auth)
-        (void)sscanf(auth, "Authorization: Bearer %255s", key);
+    char key[256], text[4096];
+    odd_key(sh, key);
     int half = (int)strlen(key) / 2;
     if (stream)
         snprintf(text, sizeof(text),
@@ -193,6 +209,9 @@ static void odd_answer(struct odd_shared *sh, int fd)
     case ODD_ECHO_STREAM:
     case ODD_ECHO_WHOLE:
         odd_echo(sh, fd, atomic_load(&sh->mode) == ODD_ECHO_STREAM);
+        break;
+    case ODD_ECHO_REFUSED:
+        odd_echo_refused(sh, fd);
         break;
     case ODD_CONTINUE:
         odd_say(sh, fd, "HTTP/1.1 100 Continue\r\nX-Request-Id: early\r\n\r\n");

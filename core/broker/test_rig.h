@@ -35,6 +35,7 @@ enum odd_mode {
     ODD_CONTINUE,      /* 100 Continue, then 200 */
     ODD_ECHO_STREAM,   /* a chat completion that says the key, cut in the middle by two chunks */
     ODD_ECHO_WHOLE,    /* the same, not streamed */
+    ODD_ECHO_REFUSED,  /* 401, and an error that says the key */
 };
 
 struct odd_server {

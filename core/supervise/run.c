@@ -265,12 +265,21 @@ static void sweep(struct supervisor *s)
     }
 }
 
+/* What programs say of a failure may hold what a provider or a tool said: only audit's redacted
+ * copy of it goes to the client. */
+static void take_redacted(struct supervisor *s)
+{
+    snprintf(s->session_text, sizeof(s->session_text), "%s", s->audit_text);
+    snprintf(s->fail_err.text, sizeof(s->fail_err.text), "%s", s->audit_text);
+}
+
 static void close_record(struct supervisor *s)
 {
     static const char *const statuses[] = {"completed", "failed", "canceled", "budget_exceeded"};
     int code = s->fail_code ? -s->fail_code : s->session_code;
     unsigned i = code == 0 ? 0 : code == BR_E_CANCELED ? 2 : code == BR_E_BUDGET_EXCEEDED ? 3 : 1;
     if (!program_running(s, P_AUDIT)) {
+        sup_fail(s, BR_E_STORE_FAILED, "the audit ended before it had closed the record");
         program_stop(s, P_AUDIT, 0);
         struct br_err err; /* a fresh audit closes what the dead one left open */
         if (s->store_fd >= 0 && audit_start(s, 2, -1, -1, -1, &err) == 0)
@@ -290,7 +299,9 @@ static void close_record(struct supervisor *s)
     s->programs[P_AUDIT].expected = true;
     if (br_chan_send(&s->programs[P_AUDIT].chan, BR_MSG_AUDIT_CLOSE, 0, &o, NULL) == 0)
         (void)sup_wait(s, &s->audit_closed, START_TIMEOUT_US, true);
-    if (s->audit_closed && s->audit_code < 0)
+    if (s->audit_closed && s->audit_code == 0)
+        take_redacted(s);
+    else if (s->audit_closed)
         sup_fail(s, s->audit_code, "%s", s->audit_text);
     else if (!s->audit_closed)
         sup_fail(s, BR_E_STORE_FAILED, "the record could not be closed");

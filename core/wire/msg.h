@@ -48,8 +48,9 @@
        sandbox.stopped (only for 1) and agent.stopped, as far as the record lacks them */          \
     X(AUDIT_CLOSE, 0x0203)                                                                         \
     /* audit -> bridled: everything is on disk and was sent to the client, or to none that reads.  \
-       u32 code, str text, str status (the record's terminal status). Modes read and recover end   \
-       with it as well (status "") */                                                              \
+       u32 code, str text, str status (the record's terminal status). With code 0 the text is the  \
+       note of AUDIT_CLOSE as it was redacted: only that may be shown to anybody. Modes read and   \
+       recover end with it as well (status "") */                                                  \
     X(AUDIT_CLOSED, 0x0204)                                                                        \
     /* bridled -> session: str run_id, u8 mode, u8 manifest_in_workspace, str workspace,           \
        str manifest_path, blob manifest, str policy_path, blob policy, str model, u8 scripted,     \

@@ -49,6 +49,7 @@ static unsigned expect_not_stored(const struct e2e *t, const char *text)
 /* Runs bridle and checks what it showed; `config` NULL: the provider comes from the environment. */
 static void run(enum odd_mode mode, const char *config, const char *model, bool json)
 {
+    bool refused = mode == ODD_ECHO_REFUSED;
     struct e2e t;
     struct e2e_result r;
     char base[128];
@@ -71,13 +72,15 @@ static void run(enum odd_mode mode, const char *config, const char *model, bool 
     argv[n++] = "go";
     pid_t pid = e2e_spawn(&t, (char *const *)(uintptr_t)argv, config ? from_config : from_env);
     e2e_wait(&t, pid, 60, &r);
-    if (r.status != 0)
+    if (r.status != (refused ? 1 : 0))
         fail_msg("status %d: %.*s", r.status, (int)r.err.len, (const char *)r.err.data);
     /* positive controls: the key was sent, and the answer that held it was shown */
     assert_int_equal(atomic_load(&server.shared->requests), 1);
     assert_non_null(strstr(server.shared->last, "Authorization: Bearer " RIG_KEY "\r\n"));
-    assert_true(has(r.out.data, r.out.len, "it is"));
-    assert_true(has(r.out.data, r.out.len, ", yes"));
+    assert_true(has(r.out.data, r.out.len, refused ? "incorrect key" : "it is"));
+    assert_true(has(r.out.data, r.out.len, refused ? ", sorry" : ", yes"));
+    if (refused) /* the last line that a person sees says why, too */
+        assert_true(has(r.err.data, r.err.len, "incorrect key"));
     assert_false(has(r.out.data, r.out.len, RIG_KEY));
     assert_false(has(r.err.data, r.err.len, RIG_KEY));
     /* nor its halves, which is how a stream carries it */
@@ -109,6 +112,14 @@ static void test_config_whole(void **state)
     assert_null(strstr(server.shared->last, "\"stream\":true"));
 }
 
+/* The reason of a failed run travels past the record: it is shown only as audit redacted it. */
+static void test_refused(void **state)
+{
+    (void)state;
+    run(ODD_ECHO_REFUSED, NULL, "some-model", true);
+    run(ODD_ECHO_REFUSED, NULL, "some-model", false);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -128,6 +139,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_environment_streamed),
         cmocka_unit_test(test_config_whole),
+        cmocka_unit_test(test_refused),
     };
     (void)signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, setup, teardown);
