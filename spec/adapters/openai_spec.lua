@@ -402,6 +402,11 @@ describe("openai adapter: refuses", function()
     assert.is_truthy(message:find("ä...'", 1, true))
     assert.is_true(#message < 500)
     assert.is_truthy(utf8.len(message))
+    -- half a key would not be recognised as one
+    long = '{"error":{"message":"' .. ("a "):rep(145) .. 'sk-canary-4f1d2c8e77aa90b3"}}'
+    _, message = play({ long }, JSON, 401)
+    assert.is_truthy(message:find("a ...'", 1, true))
+    assert.is_nil(message:find("sk%-can"))
     -- a body without end is not kept
     local piece = ("x"):rep(60000)
     refused({ piece, piece, piece }, "status 500; the turn", "PROVIDER_STATUS", JSON, 500)

@@ -43,7 +43,9 @@ local function quoted(text)
     while cut > 0 and (text:byte(cut + 1) or 0) & 0xC0 == 0x80 do
       cut = cut - 1
     end
-    text = text:sub(1, cut) .. "..."
+    text = text:sub(1, cut)
+    -- not half a word: of a key only the whole is recognised and redacted
+    text = (text:match("^(.*%s)%S*$") or text) .. "..."
   end
   return "'" .. text .. "'"
 end
