@@ -157,6 +157,8 @@ static int on_shell(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
         return r;
     static struct br_shell sh; /* 10 KiB; the program has one thread */
     br_shell_parse(&sh, text.data, text.len);
+    if (sh.opaque)
+        br_shell_guess(&sh, text.data, text.len);
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_buf_put_u8(&o.buf, sh.opaque);
     br_buf_put_str(&o.buf, sh.why);

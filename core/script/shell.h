@@ -29,6 +29,12 @@ struct br_shell {
  * Grammar: POSIX shell (2.2 quoting, 2.3 tokens, 2.9 lists and pipelines), as dash runs it.
  */
 void br_shell_parse(struct br_shell *sh, const void *text, size_t n);
+/*
+ * For a string that is opaque, behind br_shell_parse() of the same bytes: fills in the commands
+ * that may be in it, whatever stands around them. Nothing may be allowed by them; they are for
+ * rules that deny. Words that depend on files or variables are as they are written.
+ */
+void br_shell_guess(struct br_shell *sh, const void *text, size_t n);
 void br_shell_free(struct br_shell *sh);
 
 #endif

@@ -178,7 +178,8 @@
     X(COMPILED, 0x0702)                                                                            \
     /* u32 code, str text, str file, u32 line */                                                   \
     X(SCRIPT_FAILED, 0x0703)                                                                       \
-    /* blob shell string; answer: u8 opaque, str why, [[str word]n]n (simple commands) */          \
+    /* blob shell string; answer: u8 opaque, str why, [[str word]n]n: the simple commands, or, of  \
+       an opaque string, those that may be in it, for rules that deny */                           \
     X(SHELL, 0x0704)                                                                               \
     X(SHELL_PARSED, 0x0705)                                                                        \
     /* run the predicates of the operator: blob request (JSON); answer: u8 effect (enum            \
