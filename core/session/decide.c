@@ -12,6 +12,10 @@
 
 #define SCRIPT_TIMEOUT_US (5u * 1000000u)
 #define WORDS_MAX 4096u
+/* Words of a wrapper that are looked at as the beginning of what it runs. */
+#define WRAPPED_MAX 64u
+/* Arguments of wrappers that are looked at as lines of a shell. */
+#define INNER_LINES_MAX 8u
 
 /* The decision of a whole call: the strictest of its parts. Strings are owned. */
 struct verdict {
@@ -19,6 +23,8 @@ struct verdict {
     char *rule_id, *source, *reason;
     bool opaque;
     json_t *votes;
+    char *lines[INNER_LINES_MAX]; /* NULL where there was no memory */
+    unsigned nlines;
 };
 
 static void verdict_free(struct verdict *v)
@@ -26,6 +32,8 @@ static void verdict_free(struct verdict *v)
     free(v->rule_id);
     free(v->source);
     free(v->reason);
+    for (unsigned i = 0; i < v->nlines; i++)
+        free(v->lines[i]);
     json_decref(v->votes);
 }
 
@@ -73,14 +81,109 @@ static void mark_opaque(struct verdict *v, const char *why)
     verdict_tighten(v, BR_EFFECT_ASK, "opaque-command", "kernel", why);
 }
 
-static void decide_words(struct session *s, struct verdict *v, char *const *words, size_t n)
+static bool has_vote(const struct br_decision *d, const struct br_vote *vote)
 {
-    struct br_request q = {
-        .action = "process.exec", .words = (const char *const *)words, .nwords = n};
+    for (unsigned i = 0; i < d->nvotes; i++)
+        if (strcmp(d->votes[i].source, vote->source) == 0 &&
+            strcmp(d->votes[i].rule_id, vote->rule_id) == 0)
+            return true;
+    return false;
+}
+
+/*
+ * The same command under another name, or one that may be run by this one: what a rule says against
+ * it counts, what a rule says for it does not. A rule that would say the same of a program that
+ * does not exist (a map's default) does not speak of this one.
+ */
+static void tighten_named(struct session *s, struct verdict *v, const char *const *words, size_t n)
+{
+    static const char nobody[] = "\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1";
+    struct br_request q = {.action = "process.exec", .words = words, .nwords = n};
+    struct br_decision d, other;
+    br_table_decide(s->table, &q, &d);
+    if (br_effect_strictest(v->effect, d.effect) == v->effect)
+        return;
+    BR_CLEANUP_FREE const char **copy = calloc(n + 1, sizeof(*copy));
+    if (copy) {
+        memcpy(copy, words, n * sizeof(*copy));
+        copy[0] = nobody;
+        q.words = copy;
+        br_table_decide(s->table, &q, &other);
+    }
+    if (!copy || (d.nvotes == 0 && d.effect == BR_EFFECT_DENY)) {
+        verdict_tighten(v, BR_EFFECT_DENY, "undecided", "kernel", "a command could not be judged");
+        return;
+    }
+    for (unsigned i = 0; i < d.nvotes; i++) {
+        const struct br_vote *vote = &d.votes[i];
+        if (br_effect_strictest(v->effect, vote->effect) == v->effect || has_vote(&other, vote))
+            continue;
+        add_vote(v, vote->source, vote->rule_id, vote->effect, vote->reason);
+        verdict_tighten(v, vote->effect, vote->rule_id, vote->source, vote->reason);
+    }
+}
+
+/* As it is written, and by the last part of its program's path. */
+static void tighten_names(struct session *s, struct verdict *v, const char *const *words, size_t n,
+                          bool as_written)
+{
+    const char *slash = strrchr(words[0], '/');
+    if (as_written)
+        tighten_named(s, v, words, n);
+    if (!slash || !slash[1])
+        return;
+    BR_CLEANUP_FREE const char **copy = calloc(n + 1, sizeof(*copy));
+    if (!copy) {
+        verdict_tighten(v, BR_EFFECT_DENY, "undecided", "kernel", "no memory to decide a command");
+        return;
+    }
+    memcpy(copy, words, n * sizeof(*copy));
+    copy[0] = slash + 1;
+    tighten_named(s, v, copy, n);
+}
+
+/* Is this argument of a wrapper a line for a shell? (`sh -lc LINE`, `env -S LINE`, `watch LINE`) */
+static bool is_line(const char *const *words, size_t i)
+{
+    static const char *const takers[] = {"eval", "trap", "watch", "ssh", "parallel", "batch"};
+    const char *before = words[i - 1], *slash = strrchr(words[0], '/');
+    bool takes = before[0] == '-' && strpbrk(before, "cS");
+    for (size_t k = 0; k < BR_ARRAY_LEN(takers) && !takes; k++)
+        takes = strcmp(slash ? slash + 1 : words[0], takers[k]) == 0;
+    return takes && strpbrk(words[i], " \t\n;&|<>");
+}
+
+/* A wrapper: each of its words may begin the command that it runs, and one may be a shell's line.
+ */
+static void tighten_wrapped(struct session *s, struct verdict *v, const char *const *words,
+                            size_t n)
+{
+    for (size_t i = 1; i < n && i < WRAPPED_MAX; i++) {
+        if (words[i][0])
+            tighten_names(s, v, words + i, n - i, true);
+        if (is_line(words, i) && v->nlines < BR_ARRAY_LEN(v->lines))
+            v->lines[v->nlines++] = strdup(words[i]);
+    }
+}
+
+static void decide_words(struct session *s, struct verdict *v, const char *const *words, size_t n)
+{
+    struct br_request q = {.action = "process.exec", .words = words, .nwords = n};
     const char *why = NULL;
     decide_one(s, v, &q);
-    if (br_shell_argv_opaque((const char *const *)words, n, &why))
+    tighten_names(s, v, words, n, false);
+    if (br_shell_argv_opaque(words, n, &why)) {
         mark_opaque(v, why);
+        tighten_wrapped(s, v, words, n);
+    }
+}
+
+/* What may be run in a line that cannot be taken apart, or in one that a wrapper is given. */
+static void tighten_words(struct session *s, struct verdict *v, const char *const *words, size_t n)
+{
+    tighten_names(s, v, words, n, true);
+    if (br_shell_argv_opaque(words, n, NULL))
+        tighten_wrapped(s, v, words, n);
 }
 
 /* A line that cannot be taken apart: its blank-separated words still meet the deny rules. */
@@ -103,8 +206,32 @@ static void decide_opaque_line(struct session *s, struct verdict *v, const char 
     mark_opaque(v, why);
 }
 
-/* SHELL_PARSED: u8 opaque, str why, [[str word]n]n. 0, or -1 if it is malformed. */
-static int decide_parsed(struct session *s, struct verdict *v, const char *line)
+typedef void words_fn(struct session *s, struct verdict *v, const char *const *words, size_t n);
+
+/* [[str word]n]n, each command to `fn`. 0, or -1 if it is malformed. */
+static int each_command(struct session *s, struct verdict *v, struct br_rd *r, uint32_t ncommands,
+                        words_fn *fn)
+{
+    for (uint32_t i = 0; i < ncommands && !r->failed; i++) {
+        uint32_t n = br_rd_u32(r);
+        if (n == 0 || n > WORDS_MAX)
+            return -1;
+        BR_CLEANUP_FREE char **words = calloc(n + 1u, sizeof(*words));
+        for (uint32_t k = 0; words && k < n; k++)
+            words[k] = br_rd_strdup(r, BR_SUBJECT_MAX);
+        if (words && !r->failed)
+            fn(s, v, (const char *const *)words, n);
+        for (uint32_t k = 0; words && k < n; k++)
+            free(words[k]);
+        if (!words)
+            return -1;
+    }
+    return br_rd_done(r);
+}
+
+/* SHELL_PARSED: u8 opaque, str why, the commands. `inner`: the line is an argument of a wrapper,
+ * which was marked as opaque already. 0, or -1 if it is malformed. */
+static int decide_parsed(struct session *s, struct verdict *v, const char *line, bool inner)
 {
     struct br_rd r;
     char why[BR_ERR_TEXT_MAX];
@@ -114,28 +241,12 @@ static int decide_parsed(struct session *s, struct verdict *v, const char *line)
     uint32_t ncommands = br_rd_u32(&r);
     if (r.failed || (!opaque && ncommands == 0))
         return -1;
-    if (opaque) {
+    if (opaque && !inner)
         decide_opaque_line(s, v, line, why);
-        return 0;
-    }
-    for (uint32_t i = 0; i < ncommands && !r.failed; i++) {
-        uint32_t n = br_rd_u32(&r);
-        if (n == 0 || n > WORDS_MAX)
-            return -1;
-        BR_CLEANUP_FREE char **words = calloc(n + 1u, sizeof(*words));
-        for (uint32_t k = 0; words && k < n; k++)
-            words[k] = br_rd_strdup(&r, BR_SUBJECT_MAX);
-        if (words && !r.failed)
-            decide_words(s, v, words, n);
-        for (uint32_t k = 0; words && k < n; k++)
-            free(words[k]);
-        if (!words)
-            return -1;
-    }
-    return br_rd_done(&r);
+    return each_command(s, v, &r, ncommands, opaque || inner ? tighten_words : decide_words);
 }
 
-static void decide_line(struct session *s, struct verdict *v, const char *line)
+static void decide_line(struct session *s, struct verdict *v, const char *line, bool inner)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_out_blob(&o, line, strlen(line));
@@ -145,9 +256,40 @@ static void decide_line(struct session *s, struct verdict *v, const char *line)
         r = session_wait(s, &s->scripted_reply.done, SCRIPT_TIMEOUT_US, false);
     if (r == 0)
         r = s->scripted_reply.code;
-    if (r < 0 || decide_parsed(s, v, line) < 0)
+    if (r < 0 || decide_parsed(s, v, line, inner) < 0)
         verdict_tighten(v, BR_EFFECT_DENY, "shell-parser", "kernel",
                         "the command could not be taken apart");
+}
+
+/* Lines inside of lines; the list is bounded, and so is this. */
+static void decide_inner_lines(struct session *s, struct verdict *v)
+{
+    for (unsigned i = 0; i < v->nlines && v->effect != BR_EFFECT_DENY; i++) {
+        if (v->lines[i])
+            decide_line(s, v, v->lines[i], true);
+        else
+            verdict_tighten(v, BR_EFFECT_DENY, "undecided", "kernel", "no memory for a command");
+    }
+}
+
+/* A command in another directory is `cd DIRECTORY` and the command: `make` and `./test` are what
+ * that directory says. */
+static void decide_directory(struct session *s, struct verdict *v, const char *path)
+{
+    const char *const words[] = {"cd", path};
+    struct br_decision d;
+    char why[BR_ERR_TEXT_MAX];
+    if (!path[0] || strcmp(path, ".") == 0)
+        return;
+    br_table_decide(
+        s->table, &(struct br_request){.action = "process.exec", .words = words, .nwords = 2}, &d);
+    if (br_effect_strictest(v->effect, d.effect) == v->effect)
+        return;
+    snprintf(why, sizeof(why), "it runs in '%.512s', which is decided as 'cd'%s%.256s", path,
+             d.reason ? ": " : "", d.reason ? d.reason : "");
+    why[br_utf8_floor(why, strlen(why))] = 0;
+    add_vote(v, d.source ? d.source : "default", d.rule_id, d.effect, why);
+    verdict_tighten(v, d.effect, d.rule_id, d.source ? d.source : "default", why);
 }
 
 static int predicate_error(struct session *s, struct verdict *v, int code, const char *text)
@@ -326,9 +468,13 @@ int session_authorize(struct session *s, const char *call_id, const struct effec
                                         .subject = e->subject,
                                         .subject_len = strlen(e->subject)});
     else if (e->shell)
-        decide_line(s, &v, e->subject);
+        decide_line(s, &v, e->subject, false);
     else
-        decide_words(s, &v, e->op.argv, e->op.argc);
+        decide_words(s, &v, (const char *const *)e->op.argv, e->op.argc);
+    if (e->op.op == BR_OP_EXEC) {
+        decide_inner_lines(s, &v);
+        decide_directory(s, &v, e->op.path);
+    }
     int r = consult_predicates(s, &v, call_id, e);
     if (v.effect == BR_EFFECT_NONE || !v.rule_id || !v.source)
         verdict_tighten(&v, BR_EFFECT_DENY, "undecided", "kernel", "the decision failed");

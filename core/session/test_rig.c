@@ -66,6 +66,8 @@ static int on_shell(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     if (!sh || br_msg_blob(m, BR_TOOL_JSON_MAX, &text, err) < 0)
         _exit(1);
     br_shell_parse(sh, text.data, text.len);
+    if (sh->opaque)
+        br_shell_guess(sh, text.data, text.len);
     br_buf_put_u8(&o.buf, sh->opaque);
     br_buf_put_str(&o.buf, sh->why);
     br_buf_put_u32(&o.buf, sh->ncommands);
