@@ -315,6 +315,10 @@ void session_run_validate(struct session *s, struct outcome *o)
 {
     struct br_err err = {.code = BR_OK};
     int r = session_compile(s, &err);
+    if (r == 0 && s->stop_code) {
+        r = s->stop_code;
+        err = s->stop_err;
+    }
     json_t *warnings = json_array();
     for (size_t off = 0; off < s->warnings.len;) {
         const char *w = (const char *)s->warnings.data + off;
