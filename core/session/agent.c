@@ -41,7 +41,11 @@ static int record_run(struct session *s)
     for (int i = 0; i < 32; i++)
         snprintf(hex + 2 * i, 3, "%02x", sha[i]);
     BR_CLEANUP_BUF struct br_buf goal = BR_BUF_INIT(BR_GOAL_MAX);
-    br_buf_put(&goal, s->goal.data, br_utf8_floor(s->goal.data, s->goal.len));
+    const char *task_goal = json_string_value(json_object_get(s->task, "goal"));
+    if (s->goal.len)
+        br_buf_put(&goal, s->goal.data, br_utf8_floor(s->goal.data, s->goal.len));
+    else if (s->mode == BR_RUN_AGENT && task_goal)
+        br_buf_put(&goal, task_goal, strlen(task_goal));
     json_t *data = json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s}", "runId", s->run_id, "mode",
                              s->mode == BR_RUN_EXEC ? "exec" : "run", "goal",
                              goal.data ? br_buf_cstr(&goal) : "", "model", s->model, "scripted",

@@ -136,6 +136,7 @@ static int teardown(void **state)
 
 int main(void)
 {
+    e2e_isolate();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_environment_streamed),
         cmocka_unit_test(test_config_whole),

@@ -182,6 +182,7 @@ static void test_client_killed(void **state)
 
 int main(void)
 {
+    e2e_isolate();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_undisturbed),
         cmocka_unit_test(test_victims),

@@ -191,6 +191,7 @@ static void test_refusals(void **state)
 
 int main(void)
 {
+    e2e_isolate();
     if (sodium_init() < 0)
         return 1;
     const struct CMUnitTest tests[] = {

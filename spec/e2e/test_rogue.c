@@ -83,6 +83,7 @@ static void test_rogue_launcher(void **state)
 
 int main(void)
 {
+    e2e_isolate();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_replaced),
         cmocka_unit_test(test_rogue_session),

@@ -543,6 +543,7 @@ static void test_ordinary_user(void **state)
 
 int main(void)
 {
+    e2e_isolate();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_write_is_done_and_recorded),
         cmocka_unit_test(test_no_terminal_denies),

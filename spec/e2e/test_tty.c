@@ -132,6 +132,7 @@ static void test_interrupt_while_running(void **state)
 
 int main(void)
 {
+    e2e_isolate();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_demo_allowed),
         cmocka_unit_test(test_demo_denied),

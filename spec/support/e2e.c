@@ -14,9 +14,11 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <grp.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -34,31 +36,37 @@ const char *e2e_bin(void)
     return bin;
 }
 
-/* True if a living process that is not of this build owns the cgroup, whose name tells the owner's
- * pid: "bridle.<pid namespace>.<boot>.<pid>.<start>.<random>". Another test run, perhaps. */
-static bool is_foreign(const char *path)
+void e2e_isolate(void)
 {
-    char link[64], exe[BR_PATH_MAX];
-    int pid = 0;
-    const char *name = strrchr(path, '/');
-    if (!name || sscanf(name + 1, "bridle.%*[^.].%*[^.].%d.", &pid) != 1 || pid <= 0)
-        return false;
-    snprintf(link, sizeof(link), "/proc/%d/exe", pid);
-    ssize_t n = readlink(link, exe, sizeof(exe) - 1);
-    return n > 0 && strncmp(exe, e2e_bin(), strlen(e2e_bin())) != 0;
+    int status;
+    if (geteuid() != 0)
+        return;
+    assert_int_equal(unshare(CLONE_NEWPID | CLONE_NEWNS), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) { /* pid 1 of the new namespace */
+        assert_int_equal(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+        assert_int_equal(mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL), 0);
+        return;
+    }
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
 }
 
-/* All cgroups of ours, one a line. */
+/* All cgroups of launchers in this pid namespace, one a line: "bridle.<pid namespace>. ..." */
 static void list_cgroups(char *dst, size_t cap)
 {
-    char line[BR_PATH_MAX];
-    size_t at = 0;
-    FILE *p = popen("find /sys/fs/cgroup -type d -name 'bridle.*' 2>/dev/null | sort", "r");
+    char link[64], command[256];
+    ssize_t len = readlink("/proc/self/ns/pid", link, sizeof(link) - 1);
+    assert_true(len > 6);
+    link[len - 1] = 0; /* pid:[4026531836] */
+    snprintf(command, sizeof(command),
+             "find /sys/fs/cgroup -type d -name 'bridle.%s.*' 2>/dev/null | sort", link + 5);
+    FILE *p = popen(command, "r");
     assert_non_null(p);
-    dst[0] = 0;
-    while (fgets(line, sizeof(line), p))
-        if (!is_foreign(line) && at < cap)
-            at += (size_t)snprintf(dst + at, cap - at, "%s", line);
+    size_t n = fread(dst, 1, cap - 1, p);
+    dst[n] = 0;
     pclose(p);
 }
 

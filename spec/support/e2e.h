@@ -23,6 +23,11 @@ struct e2e_result {
     uint64_t us;
 };
 
+/*
+ * First thing in main(): as root, go on in a pid namespace of the test's own, so that nothing else
+ * on the machine is taken for something that the test left behind, and nothing can outlive it.
+ */
+void e2e_isolate(void);
 /* bin/ of the build, from BRIDLE_BIN. */
 const char *e2e_bin(void);
 /* `uid` 0: as root (or whoever runs the tests); else the programs run as that uid. */
