@@ -12,16 +12,73 @@
 #define READY_TIMEOUT_US (10u * 1000000u)
 #define SNAPSHOT_TIMEOUT_US (30u * 1000000u)
 
+/* The rule of profile or operator that denies writing `path`; NULL if none does. */
+static const char *denied_by(struct session *s, const char *path)
+{
+    struct br_decision d;
+    br_table_decide(
+        s->table,
+        &(struct br_request){.action = "fs.write", .subject = path, .subject_len = strlen(path)},
+        &d);
+    for (unsigned i = 0; i < d.nvotes; i++)
+        if (d.votes[i].effect == BR_EFFECT_DENY && strcmp(d.votes[i].source, "manifest") != 0)
+            return d.votes[i].rule_id;
+    return d.nvotes == 0 && d.effect == BR_EFFECT_DENY ? d.rule_id : NULL;
+}
+
+/* The same for an allowed path: of a directory both it and a file of any name in it count. */
+static const char *allowed_denied_by(struct session *s, const char *allowed)
+{
+    char path[BR_PATH_MAX];
+    size_t n = strlen(allowed);
+    bool tree = n > 3 && strcmp(allowed + n - 3, "/**") == 0;
+    snprintf(path, sizeof(path), "%.*s", (int)(tree ? n - 3 : n), allowed);
+    const char *rule = denied_by(s, path);
+    if (rule || !tree)
+        return rule;
+    snprintf(path, sizeof(path), "%.*s/\1", (int)(n - 3), allowed);
+    return denied_by(s, path);
+}
+
+/* The allowed paths of the task, without those that profile or operator do not let be written:
+ * a mount is not to give a command what the table denies to a tool. */
+static int put_allowed(struct session *s, struct br_buf *out, struct br_err *err)
+{
+    json_t *paths = json_object_get(s->task, "allowed_paths"), *v;
+    size_t i;
+    BR_CLEANUP_BUF struct br_buf list = BR_BUF_INIT(BR_MSG_MAX);
+    uint32_t n = 0;
+    if (json_array_size(paths) > BR_ALLOWED_PATHS_MAX)
+        return br_err_set(err, BR_E_INVALID_MANIFEST, "'allowed_paths' has more than %u entries",
+                          BR_ALLOWED_PATHS_MAX);
+    json_array_foreach(paths, i, v)
+    {
+        const char *path = json_string_value(v), *rule = path ? allowed_denied_by(s, path) : NULL;
+        if (!rule) {
+            br_buf_put_str(&list, path);
+            n++;
+            continue;
+        }
+        char text[BR_ERR_TEXT_MAX];
+        snprintf(text, sizeof(text),
+                 "the allowed path '%.512s' stays read-only: the rule '%.256s' denies writing it",
+                 path, rule);
+        text[br_utf8_floor(text, strlen(text))] = 0;
+        int r = session_record(s, "bridle.notice", "kernel",
+                               json_pack("{s:s, s:s}", "code", "POLICY_WARNING", "message", text));
+        if (r < 0)
+            return br_err_set(err, (enum br_code) - r, "%s", s->stop_err.text);
+    }
+    br_buf_put_u32(out, n);
+    return br_buf_put(out, list.data, list.len);
+}
+
 static int send_launch(struct session *s, struct br_err *err)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    json_t *paths = json_object_get(s->task, "allowed_paths"), *v;
-    size_t i, n = json_array_size(paths);
-    if (n > BR_ALLOWED_PATHS_MAX)
-        return br_err_set(err, BR_E_INVALID_MANIFEST, "'allowed_paths' has more than %u entries",
-                          BR_ALLOWED_PATHS_MAX);
-    br_buf_put_u32(&o.buf, (uint32_t)n);
-    json_array_foreach(paths, i, v) br_buf_put_str(&o.buf, json_string_value(v));
+    int r = put_allowed(s, &o.buf, err);
+    if (r < 0)
+        return r;
     struct br_limits limits = br_limits_default;
     if (s->wall_seconds)
         limits.wall_seconds = s->wall_seconds;

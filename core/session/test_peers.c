@@ -12,6 +12,11 @@
 
 #include "session/test_rig.h"
 
+#define TABLE(kind, pattern, effect)                                                               \
+    "{\"v\":1,\"sources\":[{\"kind\":\"" kind "\",\"name\":\"test\"}],\"rules\":["                 \
+    "{\"id\":\"git\",\"source\":0,\"action\":\"fs.write\",\"match\":\"path\",\"pattern\":"         \
+    "\"" pattern "\",\"effect\":\"" effect "\"}],\"fallbacks\":[],\"predicates\":false}"
+
 static void exec_with(const struct session_rig_options *o, struct session_rig *r,
                       struct outcome *out)
 {
@@ -75,6 +80,28 @@ static void test_answer_to_a_validation(void **state)
     session_rig_close(&r);
 }
 
+/* What may not be written by a tool is not mounted writable for commands either; a manifest says
+ * what it wants, the profile and the operator what it gets. */
+static void test_denied_paths_stay_read_only(void **state)
+{
+    static const char *const tables[] = {
+        TABLE("profile", ".git/**", "deny"),  TABLE("operator", ".git/**", "deny"),
+        TABLE("operator", ".git/*", "deny"),  TABLE("operator", ".git/**", "ask"),
+        TABLE("manifest", ".git/**", "deny"),
+    };
+    static const bool writable[] = {false, false, false, true, true};
+    (void)state;
+    for (size_t i = 0; i < BR_ARRAY_LEN(tables); i++) {
+        struct session_rig r;
+        struct outcome out;
+        exec_with(&(struct session_rig_options){.mode = BR_RUN_EXEC, .table = tables[i]}, &r, &out);
+        assert_int_equal(out.code, BR_E_REQUIREMENT_MISSING);
+        assert_string_equal(r.seen->launched, writable[i] ? "src/**\n.git/**\n" : "src/**\n");
+        assert_true(!strstr(r.seen->types, "bridle.notice\n") == writable[i]);
+        session_rig_close(&r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -82,6 +109,7 @@ int main(void)
         cmocka_unit_test(test_unasked_answer_of_the_script),
         cmocka_unit_test(test_answer_before_any_ask),
         cmocka_unit_test(test_answer_to_a_validation),
+        cmocka_unit_test(test_denied_paths_stay_read_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
