@@ -36,6 +36,9 @@ static const struct {
 /* How long the quiet end of a program waits for a louder one to explain it. */
 #define BLAME_US 200000u
 
+/* How long a program may take to end once it has closed its channel. */
+#define DEAF_US (5u * 1000000u)
+
 const char *program_name(enum program_id id)
 {
     return program_table[id].name;
@@ -148,17 +151,38 @@ static int on_child_end(void *ctx, int fd, short revents, struct br_err *err)
     return 0;
 }
 
+static void end_program(struct program *p)
+{
+    (void)syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
+}
+
+static int on_deaf(void *ctx, struct br_err *err)
+{
+    struct program *p = ctx;
+    (void)err;
+    if (p->pid <= 0 || p->ended || p->expected || p->chan.fd >= 0)
+        return 0;
+    sup_fail(p->sup, BR_E_PROGRAM_DIED,
+             "'%s' closed its channel and did not end; the run cannot go on",
+             program_table[p->id].binary);
+    end_program(p);
+    return 0;
+}
+
 static int on_channel_end(struct br_chan *c, int code, void *ctx, struct br_err *err)
 {
     struct program *p = ctx;
     if (code == -BR_E_PEER_PROTOCOL) {
         sup_fail(p->sup, code, "%s", err ? err->text : "a program broke the protocol");
-        (void)syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
+        end_program(p);
     } else if (code != -BR_E_PEER_GONE) {
         sup_fail(p->sup, code, "%s", err ? err->text : br_code_name(code));
     }
     br_close(&c->fd);
-    return 0; /* its end comes through the pidfd */
+    /* its end comes through the pidfd, and soon */
+    if (br_loop_timer(p->sup->loop, DEAF_US, on_deaf, p) < 0)
+        end_program(p);
+    return 0;
 }
 
 int program_start(struct supervisor *s, enum program_id id, struct br_err *err)

@@ -218,7 +218,9 @@ static void follow_session(struct supervisor *s)
             break;
         }
         s->kick = false;
-        (void)br_loop_run_until(s->loop, &s->kick, deadline, NULL);
+        int r = br_loop_run_until(s->loop, &s->kick, deadline, NULL);
+        if (r < 0 && r != -BR_E_TIMEOUT)
+            sup_fail(s, r, "the supervisor's loop failed");
     }
 }
 
@@ -256,6 +258,7 @@ static void sweep(struct supervisor *s)
     struct br_err err;
     bool died = s->programs[P_LAUNCH].ended;
     program_stop(s, P_LAUNCH, GRACE_US);
+    died |= WIFSIGNALED(s->programs[P_LAUNCH].status); /* it did not end by itself */
     if (!died)
         return;
     if (program_start(s, P_LAUNCH, &err) == 0) {

@@ -23,7 +23,7 @@ static const char policy[] = "local policy = require \"bridle.policy\"\n"
                              "  policy.allow { id = \"touch\", action = \"process.exec\", "
                              "command = \"touch *\" },\n} }\n";
 
-static void run_with(const char *replaced)
+static void run_with(const char *replaced, const char *by, const char *says)
 {
     struct e2e t;
     struct e2e_result r;
@@ -33,7 +33,7 @@ static void run_with(const char *replaced)
     e2e_write(&t, "workspace/out/seed", "");
     e2e_write(&t, "task.yaml", manifest);
     e2e_write(&t, "policy.lua", policy);
-    e2e_copy_bin(&t, replaced, bin);
+    e2e_copy_bin(&t, replaced, by, bin);
     assert_int_equal(setenv("BRIDLE_BIN", bin, 1), 0);
     e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "task.yaml", "--",
             "touch", "out/x", NULL);
@@ -46,8 +46,10 @@ static void run_with(const char *replaced)
     } else {
         if (r.status != 1 || made)
             fail_msg("%s: status %d, %s made\n%s", replaced, r.status, made ? "was" : "not", said);
-        if (!strstr(said, "not permitted"))
+        if (!strstr(said, says))
             fail_msg("%s: %s", replaced, said);
+        if (r.us > 60u * 1000000u) /* and not when the run's own time is over */
+            fail_msg("%s: it took %llu s", replaced, (unsigned long long)r.us / 1000000u);
     }
     free(made);
     e2e_result_free(&r);
@@ -60,35 +62,53 @@ static void run_with(const char *replaced)
 static void test_nothing_replaced(void **state)
 {
     (void)state;
-    run_with(NULL);
+    run_with(NULL, NULL, NULL);
 }
 
 static void test_rogue_session(void **state)
 {
     (void)state;
-    run_with("bridle-session");
+    run_with("bridle-session", "rogue", "not permitted");
 }
 
 static void test_rogue_script(void **state)
 {
     (void)state;
-    run_with("bridle-script");
+    run_with("bridle-script", "rogue", "not permitted");
 }
 
 static void test_rogue_launcher(void **state)
 {
     (void)state;
-    run_with("bridle-launch");
+    run_with("bridle-launch", "rogue", "not permitted");
+}
+
+static void test_deaf_session(void **state)
+{
+    (void)state;
+    run_with("bridle-session", "deaf", "closed its channel");
+}
+
+static void test_deaf_script(void **state)
+{
+    (void)state;
+    run_with("bridle-script", "deaf", "closed its channel");
+}
+
+static void test_deaf_launcher(void **state)
+{
+    (void)state;
+    run_with("bridle-launch", "deaf", "closed its channel");
 }
 
 int main(void)
 {
     e2e_isolate();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_replaced),
-        cmocka_unit_test(test_rogue_session),
-        cmocka_unit_test(test_rogue_script),
-        cmocka_unit_test(test_rogue_launcher),
+        cmocka_unit_test(test_nothing_replaced), cmocka_unit_test(test_rogue_session),
+        cmocka_unit_test(test_rogue_script),     cmocka_unit_test(test_rogue_launcher),
+        cmocka_unit_test(test_deaf_session),     cmocka_unit_test(test_deaf_script),
+        cmocka_unit_test(test_deaf_launcher),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

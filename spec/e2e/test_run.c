@@ -507,7 +507,7 @@ static void test_ordinary_user(void **state)
     e2e_open(&t, ORDINARY_UID);
     /* the build may lie where only root gets to */
     snprintf(real, sizeof(real), "%s", e2e_bin());
-    e2e_copy_bin(&t, NULL, bin);
+    e2e_copy_bin(&t, NULL, NULL, bin);
     assert_int_equal(setenv("BRIDLE_BIN", bin, 1), 0);
     e2e_write(&t, "workspace/src/a.txt", "before\n");
     e2e_write(&t, "policy.lua", allow_all);

@@ -362,7 +362,7 @@ static void copy(const char *from, const char *to)
     close(out);
 }
 
-void e2e_copy_bin(struct e2e *t, const char *replaced, char bin[128])
+void e2e_copy_bin(struct e2e *t, const char *replaced, const char *by, char bin[128])
 {
     char from[BR_PATH_MAX], to[BR_PATH_MAX];
     const char *real = e2e_bin();
@@ -375,7 +375,7 @@ void e2e_copy_bin(struct e2e *t, const char *replaced, char bin[128])
             continue;
         snprintf(from, sizeof(from), "%s/%s", real, e->d_name);
         if (replaced && strcmp(e->d_name, replaced) == 0)
-            snprintf(from, sizeof(from), "%s/../tests/rogue", real);
+            snprintf(from, sizeof(from), "%s/../tests/%s", real, by);
         snprintf(to, sizeof(to), "%s/%s", bin, e->d_name);
         copy(from, to);
     }

@@ -51,8 +51,9 @@ pid_t e2e_find(pid_t root, const char *comm, unsigned nth);
 /* The same, waiting at most `ms`. */
 pid_t e2e_await(pid_t root, const char *comm, unsigned nth, unsigned ms);
 /* Copy the programs to a bin directory below t->dir, whose path `bin` receives; `replaced` (may be
- * NULL) names the one that the rogue takes the place of. Set BRIDLE_BIN to use it. */
-void e2e_copy_bin(struct e2e *t, const char *replaced, char bin[128]);
+ * NULL) names the one that `by`, a program of the tests, takes the place of. Set BRIDLE_BIN to use
+ * it. */
+void e2e_copy_bin(struct e2e *t, const char *replaced, const char *by, char bin[128]);
 /* Fail the test if a program of this build is still running, or if a cgroup was left behind. */
 void e2e_expect_clean(struct e2e *t);
 
