@@ -24,7 +24,9 @@ static int wait_ready(struct supervisor *s, enum program_id id, uint64_t timeout
     int r = sup_wait(s, &s->programs[id].ready, timeout, false);
     if (r == -BR_E_TIMEOUT)
         return br_err_set(err, BR_E_TIMEOUT, "the %s did not start in time", program_name(id));
-    if (r < 0)
+    if (r == 0) /* it may have said that it is not */
+        r = s->fail_code;
+    if (r < 0 && err)
         *err = s->fail_err;
     return r;
 }
@@ -61,6 +63,15 @@ int audit_start(struct supervisor *s, uint8_t mode, int session_fd, int client_f
     return r < 0 ? r : wait_ready(s, P_AUDIT, START_TIMEOUT_US, err);
 }
 
+/* Until audit has closed what it was started or told to close, or has ended without. */
+static bool wait_closed(struct supervisor *s)
+{
+    uint64_t end = br_now_us() + START_TIMEOUT_US;
+    while (!s->audit_closed && program_running(s, P_AUDIT) && br_now_us() < end)
+        (void)sup_wait(s, &s->audit_closed, 100000, true);
+    return s->audit_closed;
+}
+
 /* Close the records that dead owners left. Failure is told, but does not stop a new run: the store
  * itself is opened and checked again right after. */
 static void recover(struct supervisor *s)
@@ -69,8 +80,8 @@ static void recover(struct supervisor *s)
     s->programs[P_AUDIT].expected = true;
     int r = audit_start(s, 2, -1, -1, -1, &err);
     s->programs[P_AUDIT].expected = true;
-    if (r == 0)
-        r = sup_wait(s, &s->audit_closed, START_TIMEOUT_US, true);
+    if (r == 0 && !wait_closed(s))
+        r = -BR_E_STORE_FAILED;
     if (r < 0 && !s->fail_code)
         sup_fail(s, err.code ? (int)err.code : r, "%s",
                  err.code ? err.text : "the store could not be checked");
@@ -284,9 +295,11 @@ static void close_record(struct supervisor *s)
     if (!program_running(s, P_AUDIT)) {
         sup_fail(s, BR_E_STORE_FAILED, "the audit ended before it had closed the record");
         program_stop(s, P_AUDIT, 0);
-        struct br_err err; /* a fresh audit closes what the dead one left open */
-        if (s->store_fd >= 0 && audit_start(s, 2, -1, -1, -1, &err) == 0)
-            (void)sup_wait(s, &s->audit_closed, START_TIMEOUT_US, true);
+        /* a fresh audit closes what the dead one left open; that the run has failed is no reason
+         * not to wait for it */
+        if (s->store_fd >= 0)
+            (void)audit_start(s, 2, -1, -1, -1, NULL);
+        (void)wait_closed(s);
         program_stop(s, P_AUDIT, EXIT_GRACE_US);
         return;
     }
@@ -301,7 +314,7 @@ static void close_record(struct supervisor *s)
     br_buf_put_u64(&o.buf, s->sandbox_ms);
     s->programs[P_AUDIT].expected = true;
     if (br_chan_send(&s->programs[P_AUDIT].chan, BR_MSG_AUDIT_CLOSE, 0, &o, NULL) == 0)
-        (void)sup_wait(s, &s->audit_closed, START_TIMEOUT_US, true);
+        (void)wait_closed(s);
     if (s->audit_closed && s->audit_code == 0)
         take_redacted(s);
     else if (s->audit_closed)

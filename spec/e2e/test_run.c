@@ -417,6 +417,24 @@ static void test_hostile_text(void **state)
     close_project(&t);
 }
 
+/* A store that audit refuses is told at once; nothing is started. */
+static void test_store_open_to_others(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    (void)mkdir(t.state, 0700);
+    assert_int_equal(chmod(t.state, 0755), 0);
+    e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "task.yaml", "--",
+            "touch", "src/x", NULL);
+    expect_status(&r, 8, "open to other users");
+    expect_file(&t, "workspace/src/x", NULL);
+    assert_true(r.us < 10000000u);
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
 /* The store's disk is full in the middle of a run: the run is aborted, exit 8. */
 static void test_audit_disk_full(void **state)
 {
@@ -556,6 +574,7 @@ int main(void)
         cmocka_unit_test(test_bad_manifests),
         cmocka_unit_test(test_bad_workspaces),
         cmocka_unit_test(test_store_inside_workspace),
+        cmocka_unit_test(test_store_open_to_others),
         cmocka_unit_test(test_exec_passes_the_status_on),
         cmocka_unit_test(test_hostile_text),
         cmocka_unit_test(test_audit_disk_full),
