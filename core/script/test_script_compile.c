@@ -417,7 +417,8 @@ static void test_predicates(void **state)
     rig_predicate(&g, "{\"subject\":\"ask\"}");
     assert_int_equal(g.a.flag, BR_EFFECT_ASK);
     rig_predicate(&g, "{\"subject\":\"allow\"}");
-    assert_int_equal(g.a.flag, BR_EFFECT_NONE);
+    rig_code(&g, "POLICY_ERROR");
+    rig_says(&g, "to allow, write a rule");
     rig_predicate(&g, "{\"subject\":\"nest\",\"input\":{\"a\":[1,{\"b\":\"ask\"}]}}");
     assert_int_equal(g.a.flag, BR_EFFECT_ASK);
     rig_predicate(&g, "{\"subject\":\"other\"}");

@@ -286,11 +286,12 @@ function policy.vote(bundle, request)
   local data = bundles[bundle]
   if not data.check then return nil end
   local effect, reason = data.check(request)
-  if effect == nil or effect == "allow" then return nil end
+  if effect == nil then return nil end
   if effect ~= "ask" and effect ~= "deny" then
     local said = type(effect) == "string" and ("'%s'"):format((effect:sub(1, 40):gsub("%c", "?")))
       or "a " .. type(effect)
-    error(("the function 'check' returned %s; it may say \"ask\", \"deny\" or nothing"):format(said), 0)
+    error(("the function 'check' returned %s; it may say \"ask\", \"deny\" or nothing%s"):format(said,
+      effect == "allow" and "; to allow, write a rule" or ""), 0)
   end
   if reason ~= nil and type(reason) ~= "string" then
     error(("the reason that 'check' returned is a %s, not a text"):format(type(reason)), 0)
