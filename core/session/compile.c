@@ -26,6 +26,49 @@ static int send_compile(struct session *s, struct br_err *err)
     return br_chan_send(&s->script, BR_MSG_COMPILE, id, &o, err);
 }
 
+/* The goal is an argument of the operator's, not a part of a manifest: it is judged as one. */
+static int check_goal(const struct session *s, struct br_err *err)
+{
+    const uint8_t *p = s->goal.data;
+    size_t n = s->goal.len;
+    if (!br_utf8_valid(p, n))
+        return br_err_set(err, BR_E_USAGE, "the goal is not valid UTF-8; nothing was started");
+    for (size_t i = 0; i < n; i++) {
+        bool c1 = p[i] == 0xc2 && i + 1 < n && p[i + 1] < 0xa0;
+        if ((p[i] < 0x20 && p[i] != '\n' && p[i] != '\t') || p[i] == 0x7f || c1)
+            return br_err_set(
+                err, BR_E_USAGE,
+                "the goal has the control character '\\x%02x' at byte %zu; nothing was "
+                "started; leave it out (line ends and tabs may stay)",
+                c1 ? p[i + 1] : p[i], i + 1);
+    }
+    return 0;
+}
+
+/*
+ * A manifest inside the workspace is written by whoever writes there. Without a manifest, hidden
+ * top-level entries are read-only; such a manifest may not undo that. Checked here, since the
+ * compiler is no boundary.
+ */
+static int check_hidden(const struct session *s, struct br_err *err)
+{
+    json_t *v;
+    size_t i;
+    if (!s->manifest_in_workspace || !s->manifest.len)
+        return 0;
+    json_array_foreach(json_object_get(s->task, "allowed_paths"), i, v)
+    {
+        const char *path = json_string_value(v);
+        if (path && path[0] == '.')
+            return br_err_set(err, BR_E_INVALID_ALLOWED_PATH,
+                              "'%s': the allowed path '%s' is refused: a manifest inside the "
+                              "workspace cannot make a hidden entry writable; nothing was started; "
+                              "keep the manifest outside of the workspace to allow it",
+                              s->manifest_path, path);
+    }
+    return 0;
+}
+
 static uint64_t budget_of(json_t *task, const char *key, uint64_t otherwise, uint64_t max)
 {
     json_t *v = json_object_get(json_object_get(task, "budget"), key);
@@ -58,7 +101,9 @@ static int read_task(struct session *s, struct br_err *err)
 
 int session_compile(struct session *s, struct br_err *err)
 {
-    int r = send_compile(s, err);
+    int r = check_goal(s, err);
+    if (r == 0)
+        r = send_compile(s, err);
     if (r < 0)
         return r;
     r = session_wait(s, &s->scripted_reply.done, COMPILE_TIMEOUT_US, false);
@@ -80,5 +125,7 @@ int session_compile(struct session *s, struct br_err *err)
     }
     const struct br_buf *t = &s->scripted_reply.data;
     r = br_table_load(t->data ? (const char *)t->data : "", t->len, &s->table, err);
-    return r < 0 ? r : read_task(s, err);
+    if (r == 0)
+        r = read_task(s, err);
+    return r < 0 ? r : check_hidden(s, err);
 }

@@ -322,6 +322,90 @@ static void test_bad_manifests(void **state)
     }
 }
 
+/* A manifest that lies where the agent writes opens no hidden entry; one from elsewhere may. */
+static void test_hidden_paths(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *manifest, *path;
+        int status;
+    } rows[] = {
+        {"workspace/task.yaml", ".envrc", 5},
+        {"workspace/task.yaml", ".github/**", 5},
+        {"workspace/src/task.yaml", ".envrc", 5},
+        {"workspace/task.yaml", ".github/x", 5},
+        {"task.yaml", ".envrc", 0},
+        {"workspace/task.yaml", "src/.envrc", 0},
+    };
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        struct e2e t;
+        struct e2e_result r;
+        char text[300], made[80];
+        bool ok = rows[i].status == 0;
+        open_project(&t);
+        e2e_write(&t, "workspace/.envrc", "before\n");
+        e2e_write(&t, "workspace/src/.envrc", "before\n");
+        e2e_write(&t, "workspace/.github/x", "before\n");
+        e2e_write(&t, "workspace/src/a.txt", "written\n");
+        snprintf(text, sizeof(text),
+                 "id: e2e\ntitle: t\ngoal: g\nacceptance: [a]\nallowed_paths: [%s]\n"
+                 "permissions: {}\ndelivery: {type: none}\n",
+                 rows[i].path);
+        e2e_write(&t, rows[i].manifest, text);
+        const char *file = strstr(rows[i].path, "/**") ? ".github/x" : rows[i].path;
+        e2e_run(&t, &r, "bridle", "exec", "--json", "-C", "workspace", "-p", "policy.lua",
+                rows[i].manifest, "--", "cp", "src/a.txt", file, NULL);
+        snprintf(made, sizeof(made), "workspace/%s", file);
+        if (r.status != rows[i].status)
+            fail_msg("%s in %s: status %d\n%s%s", rows[i].path, rows[i].manifest, r.status,
+                     (char *)r.out.data, (char *)r.err.data);
+        if (!ok) {
+            expect_status(&r, 5, "INVALID_ALLOWED_PATH");
+            expect_status(&r, 5, rows[i].path);
+            expect_status(&r, 5, "keep the manifest outside of the workspace");
+            assert_int_equal(count(&r.out, "\"type\":\"sandbox.started\""), 0);
+        }
+        expect_file(&t, made, ok ? "written\n" : "before\n");
+        e2e_result_free(&r);
+        close_project(&t);
+    }
+}
+
+/* A goal is the operator's words: line ends and tabs are, other control characters are not. */
+static void test_control_characters_in_a_goal(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *goal, *said;
+        bool manifest;
+    } rows[] = {
+        {"one\n\ttwo", NULL, false},     {"one\n\ttwo", NULL, true},
+        {"a\033[31m", "\\\\x1b", false}, {"a\033[31m", "\\\\x1b", true},
+        {"a\rb", "\\\\x0d", false},      {"a\177", "\\\\x7f", false},
+        {"a\302\233", "\\\\x9b", false},
+    };
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        struct e2e t;
+        struct e2e_result r;
+        open_project(&t);
+        e2e_write(&t, "scenario.json",
+                  "{\"v\":1,\"name\":\"t\",\"turns\":[{\"text\":\"The end.\"}]}");
+        e2e_run(&t, &r, "bridle", "run", "--json", "-C", "workspace", "--scenario", "scenario.json",
+                "-p", "policy.lua", rows[i].goal, rows[i].manifest ? "-t" : NULL, "task.yaml",
+                NULL);
+        if (rows[i].said) {
+            expect_status(&r, 2, rows[i].said);
+            assert_int_equal(count(&r.out, "INVALID_MANIFEST"), 0);
+            assert_int_equal(count(&r.out, "\"type\":\"sandbox.started\""), 0);
+            assert_int_equal(count(&r.out, "\"type\":\"model.request\""), 0);
+        } else {
+            expect_status(&r, 0, "\"status\":\"completed\"");
+        }
+        e2e_result_free(&r);
+        close_project(&t);
+    }
+}
+
 static void test_bad_workspaces(void **state)
 {
     (void)state;
@@ -572,6 +656,8 @@ int main(void)
         cmocka_unit_test(test_provider_down),
         cmocka_unit_test(test_bad_policies),
         cmocka_unit_test(test_bad_manifests),
+        cmocka_unit_test(test_hidden_paths),
+        cmocka_unit_test(test_control_characters_in_a_goal),
         cmocka_unit_test(test_bad_workspaces),
         cmocka_unit_test(test_store_inside_workspace),
         cmocka_unit_test(test_store_open_to_others),
