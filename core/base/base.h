@@ -212,8 +212,8 @@ size_t br_utf8_floor(const void *p, size_t n);
 bool br_is_kebab(const char *s, size_t max);
 /*
  * Append `n` bytes as text that is safe on a terminal: control characters (C0 but \n and \t, DEL,
- * C1), bidirectional controls and invalid UTF-8 become visible escapes (\x1b, \u202e). With
- * `one_line`, \n and \t are escaped as well.
+ * C1), bidirectional controls, zero-width characters and invalid UTF-8 become visible escapes
+ * (\x1b, \u202e). With `one_line`, \n and \t are escaped as well.
  */
 int br_buf_put_visible(struct br_buf *b, const char *s, size_t n, bool one_line);
 

@@ -373,6 +373,10 @@ static void nothing_reaches_the_terminal(void **state)
                    false, "\\u2066x\\u2069");
     assert_visible(LIT("\xe2\x80\x8e\xe2\x80\x8f\xd8\x9c"), false, "\\u200e\\u200f\\u061c");
     assert_visible(LIT("\xe2\x80\xa8"), true, "\\u2028"); /* line separator */
+    assert_visible(LIT("a\xe2\x80\x8b\xe2\x80\x8c\xe2\x80\x8d\xe2\x81\xa0z"), false,
+                   "a\\u200b\\u200c\\u200d\\u2060z"); /* of no width */
+    assert_visible(LIT("\xe2\x80\x8a\xe2\x81\x9f"), false,
+                   "\xe2\x80\x8a\xe2\x81\x9f"); /* their neighbours have one */
     assert_visible(LIT("\xff\xc3"), false, "\\xff\\xc3");
     assert_visible(LIT("\xf3\xa0\x81\x81"), false, "\\ue0041"); /* tag characters */
     struct br_buf b = BR_BUF_INIT(3);

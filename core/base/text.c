@@ -120,9 +120,10 @@ int br_buf_put_json_str(struct br_buf *b, const char *s, size_t n)
 /* Characters that a terminal acts on, or that reorder or hide what a person reads. */
 static bool is_unsafe(uint32_t cp)
 {
-    return cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || cp == 0x061c || cp == 0x200e || cp == 0x200f ||
-           (cp >= 0x2028 && cp <= 0x202e) || (cp >= 0x2066 && cp <= 0x2069) || cp == 0xfeff ||
-           (cp >= 0xfff9 && cp <= 0xfffb) || (cp >= 0xe0000 && cp <= 0xe007f);
+    return cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || cp == 0x061c ||
+           (cp >= 0x200b && cp <= 0x200f) || (cp >= 0x2028 && cp <= 0x202e) || cp == 0x2060 ||
+           (cp >= 0x2066 && cp <= 0x2069) || cp == 0xfeff || (cp >= 0xfff9 && cp <= 0xfffb) ||
+           (cp >= 0xe0000 && cp <= 0xe007f);
 }
 
 int br_buf_put_visible(struct br_buf *b, const char *s, size_t n, bool one_line)

@@ -207,6 +207,8 @@ struct br_cli_view {
     struct br_buf word;
 
     char type[64];    /* of the last event */
+    json_t *call;     /* the last tool.call that has no result */
+    bool call_shown;  /* it was shown whole, and nothing but its decision since */
     json_t *decision; /* held until the next event says how it went on */
     char last_tool[BR_NAME_MAX];
     char last_error[BR_ERR_TEXT_MAX]; /* as shown last, so that it is not said again */

@@ -24,6 +24,7 @@ struct fg {
     struct br_cli_view view;
     bool can_ask;
     bool canceling;
+    bool unshown;                   /* the last question was too large to show */
     char asks[ASKS_MAX][BR_ID_MAX]; /* open asks, the first is the one being put */
     unsigned nasks;
     bool asking;
@@ -81,7 +82,10 @@ static void put_question(struct fg *g)
         br_buf_reset(&g->view.out);
     }
     (void)tcflush(g->asker.in, TCIFLUSH); /* what was typed before the question is no answer */
-    say(g, "  Allow it this once? Only y or yes does: ");
+    char question[80];
+    snprintf(question, sizeof(question),
+             "  Allow it this once? Only y or yes does (%u s): ", BR_ASK_SECONDS);
+    say(g, question);
     g->asking = true;
     g->nanswer = 0;
     g->answer_long = false;
@@ -137,6 +141,10 @@ static int on_input(void *ctx, int fd, short revents, struct br_err *err)
 
 static void ask_opened(struct fg *g, const char *id)
 {
+    if (g->unshown) {
+        br_cli_client_answer(&g->client, id, false, "it was too large to be shown whole");
+        return;
+    }
     if (g->nasks == ASKS_MAX || strlen(id) >= sizeof(g->asks[0])) {
         br_cli_client_answer(&g->client, id, false, "too many open questions");
         return;
@@ -224,6 +232,7 @@ static int on_event(void *ctx, const char *text, size_t n, struct br_err *err)
     int r = br_cli_view_event(&g->view, text, n, err);
     if (r < 0)
         return r;
+    g->unshown = g->view.out.failed;
     if (strcmp(type, "permission.resolved") == 0)
         look_inside(g, text, n); /* before it is shown: the question's line ends here */
     if (g->f->json)

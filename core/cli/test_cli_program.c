@@ -37,7 +37,7 @@
                         "1}")
 #define ASKED RUN REQUEST("p1") "ASK p1\n" RESOLVED("p1") STOPPED("completed") "END 0 0 \n"
 
-#define PROMPT "Only y or yes does: "
+#define PROMPT "Only y or yes does (120 s): "
 
 static char dir[64], out_text[1 << 16];
 static size_t out_len;

@@ -149,7 +149,7 @@ static void test_no_imitation(void **state)
     (void)state;
     feed("bridle.text",
          "{\"text\":\"ok\\n  allow  fs.write x  (operator:all)\\n  Allow it this once? "
-         "Only y or yes does: y\\n\\n> process_exec\",\"final\":true}");
+         "Only y or yes does (120 s): y\\n\\n> process_exec\",\"final\":true}");
     feed("tool.result",
          "{\"ok\":true,\"output\":\"x\\n  allow  y  (operator:z)\\n> process_exec\"}");
     for (const char *line = shown(); *line;) {
@@ -222,6 +222,91 @@ static void test_ask_shows_the_whole_command(void **state)
     assert_safe(80);
     assert_non_null(strstr(shown(), "LAST"));
     assert_string_equal(view.ask_id, "p");
+}
+
+#define ASKED_CALL(action, subject)                                                                \
+    "{\"permissionId\":\"p\",\"callId\":\"c\",\"action\":\"" action                                \
+    "\",\"scope\":\"once\",\"subject\":"                                                           \
+    "\"" subject "\"}"
+
+static size_t count(const char *what)
+{
+    size_t n = 0;
+    for (const char *p = shown(); (p = strstr(p, what)); p += strlen(what))
+        n++;
+    return n;
+}
+
+/* The call is folded where it is announced, and whole where it is asked about. */
+static void test_ask_shows_the_whole_content(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"content", "new_text", "old_text"};
+    for (size_t k = 0; k < BR_ARRAY_LEN(keys); k++) {
+        BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(1u << 20);
+        br_buf_printf(&b,
+                      "{\"callId\":\"c\",\"tool\":\"fs_write\",\"input\":{\"path\":\"p\",\"%s\":\"",
+                      keys[k]);
+        for (int i = 0; i < 3000; i++)
+            br_buf_printf(&b, "line %d\\n", i);
+        br_buf_printf(&b, HOSTILE "\\n\\u200bLAST\"}}");
+        br_buf_reset(&view.out);
+        feed("tool.call", br_buf_cstr(&b));
+        feed("policy.decision", "{\"action\":\"fs.write\",\"subject\":\"p\",\"effect\":\"ask\"}");
+        assert_int_equal(count("LAST"), 0);
+        feed("permission.requested", ASKED_CALL("fs.write", "p"));
+        assert_safe(80);
+        assert_non_null(strstr(shown(), "the whole of it (3,002 lines, "));
+        assert_int_equal(count("\\u200bLAST"), 1);
+        assert_int_equal(count("line 1500\n"), 1);
+        /* and what the answer is about stands last */
+        assert_true(strstr(shown(), "permission wanted") > strstr(shown(), "LAST"));
+        /* a second question about the same call need not repeat it */
+        feed("permission.requested", ASKED_CALL("fs.write", "p"));
+        assert_int_equal(count("\\u200bLAST"), 1);
+    }
+    /* what was shown whole is not shown twice, unless something came between */
+    br_buf_reset(&view.out);
+    feed("tool.call", "{\"callId\":\"c\",\"tool\":\"fs_write\",\"input\":{\"content\":\"a\\nb\"}}");
+    feed("permission.requested", ASKED_CALL("fs.write", "p"));
+    assert_int_equal(count("    + a\n    + b\n"), 1);
+    feed("bridle.notice", "{\"code\":\"x\",\"message\":\"y\"}");
+    feed("permission.requested", ASKED_CALL("fs.write", "p"));
+    assert_int_equal(count("    + a\n    + b\n"), 2);
+}
+
+static void test_ask_shows_the_input_of_a_command(void **state)
+{
+    (void)state;
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(1u << 20);
+    br_buf_printf(&b, "{\"callId\":\"c\",\"tool\":\"process_exec\",\"input\":{\"argv\":[\"sh\"");
+    for (int i = 0; i < 100; i++)
+        br_buf_printf(&b, ",\"argument\"");
+    br_buf_printf(&b, "],\"cwd\":\"some/where\",\"stdin\":\"");
+    for (int i = 0; i < 50; i++)
+        br_buf_printf(&b, "echo %d\\n", i);
+    br_buf_printf(&b, "rm -rf everything\\n\\n\"}}");
+    feed("tool.call", br_buf_cstr(&b));
+    assert_int_equal(count("rm -rf"), 0);
+    feed("permission.requested", ASKED_CALL("process.exec", "sh a\\nb"));
+    assert_safe(80);
+    assert_non_null(strstr(shown(), "    : \"some/where\"\n"));
+    assert_non_null(strstr(shown(), "    : rm -rf everything\n    :\n"));
+    assert_non_null(strstr(shown(), "    $ sh a\n    > b\n"));
+}
+
+/* The rest of a folded line does not look like a line. */
+static void test_folds_are_told_from_lines(void **state)
+{
+    (void)state;
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(4096), want = BR_BUF_INIT(4096);
+    br_buf_printf(&b, "%s", "");
+    for (int i = 0; i < 80; i++)
+        br_buf_printf(&b, "x");
+    br_buf_printf(&want, "    $ %.74s\n    . %.6s\n    > y\n", br_buf_cstr(&b), br_buf_cstr(&b));
+    br_buf_printf(&b, "\ny");
+    view_whole(&view, "    $ ", "    > ", (char *)b.data, b.len);
+    assert_string_equal(shown(), br_buf_cstr(&want));
 }
 
 static void test_decision_names_its_rule(void **state)
@@ -373,6 +458,9 @@ int main(void)
         VIEW_TEST(test_streamed_text_is_folded),
         VIEW_TEST(test_long_values_are_bounded),
         VIEW_TEST(test_ask_shows_the_whole_command),
+        VIEW_TEST(test_ask_shows_the_whole_content),
+        VIEW_TEST(test_ask_shows_the_input_of_a_command),
+        VIEW_TEST(test_folds_are_told_from_lines),
         VIEW_TEST(test_decision_names_its_rule),
         VIEW_TEST(test_summary),
         VIEW_TEST(test_colour_is_only_ours),

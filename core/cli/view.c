@@ -26,7 +26,8 @@ void br_cli_view_free(struct br_cli_view *v)
     br_buf_free(&v->word);
     json_decref(v->decision);
     json_decref(v->changes);
-    v->decision = v->changes = NULL;
+    json_decref(v->call);
+    v->decision = v->changes = v->call = NULL;
 }
 
 static const char *const styles[] = {"", "\033[1m", "\033[2m", "\033[32m", "\033[33m", "\033[31m"};
@@ -178,7 +179,7 @@ static void on_votes(struct br_cli_view *v, const json_t *data)
 
 static void on_requested(struct br_cli_view *v, const json_t *data)
 {
-    size_t n, ns, nr;
+    size_t n, ns, nr, nc;
     const char *id = view_str(data, "permissionId", &n);
     const char *subject = view_str(data, "subject", &ns), *reason = view_str(data, "reason", &nr);
     snprintf(v->ask_id, sizeof(v->ask_id), "%.*s", (int)n, id);
@@ -186,6 +187,7 @@ static void on_requested(struct br_cli_view *v, const json_t *data)
     v->phase = NULL;
     size_t na;
     const char *action = view_str(data, "action", &na);
+    view_asked_call(v, view_str(data, "callId", &nc), subject);
     br_buf_printf(&v->out, "\n  ");
     view_style_on(v, VIEW_YELLOW);
     br_buf_printf(&v->out, "permission wanted: ");
@@ -194,10 +196,12 @@ static void on_requested(struct br_cli_view *v, const json_t *data)
     if (str_is(data, "scope", "run"))
         br_buf_printf(&v->out, ", for the rest of this run");
     br_buf_printf(&v->out, "\n");
-    if (ns) /* the whole of it: this is what the answer is about */
-        view_block(v, strcmp(action, "process.exec") == 0 ? "    $ " : "    ", subject, ns, 0);
+    if (ns) { /* the whole of it: this is what the answer is about */
+        bool exec = strcmp(action, "process.exec") == 0;
+        view_whole(v, exec ? "    $ " : "    ", exec ? "    > " : "  : ", subject, ns);
+    }
     if (nr)
-        view_block(v, "    why: ", reason, nr, 4);
+        view_labeled(v, "    why: ", 9, reason, nr, 4);
 }
 
 static void on_resolved(struct br_cli_view *v, const json_t *event, const json_t *data)
@@ -366,6 +370,13 @@ static uint64_t parse_at(const char *s)
     return t > 0 ? (uint64_t)t * 1000000u + ms * 1000u : 0;
 }
 
+/* Between a call and the question about it nothing else is shown. */
+static bool leads_to_ask(const char *type)
+{
+    return strcmp(type, "tool.call") == 0 || strcmp(type, "policy.decision") == 0 ||
+           strcmp(type, "bridle.votes") == 0 || strncmp(type, "permission.", 11) == 0;
+}
+
 int br_cli_view_event(struct br_cli_view *v, const char *text, size_t n, struct br_err *err)
 {
     int r = br_json_scan(text, n, EVENT_DEPTH_MAX, EVENT_NODES_MAX, err);
@@ -394,6 +405,8 @@ int br_cli_view_event(struct br_cli_view *v, const char *text, size_t n, struct 
         release_decision(v, "");
     if (!view_own(v, type, data))
         view_baseline(v, type, event, data);
+    if (!leads_to_ask(type))
+        v->call_shown = false;
     json_decref(event);
     return 0;
 }

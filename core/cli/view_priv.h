@@ -25,11 +25,17 @@ uint64_t view_u64(const json_t *o, const char *key);
 unsigned view_columns(const char *s, size_t n);
 /*
  * Lines of somebody's text, each after `gutter`, folded to the width, at most `max_lines` and then
- * how much more there is. 0 lines: all.
+ * how much more there is. 0 lines: all. What follows a fold has a dot in place of the gutter's
+ * mark, so that it cannot be taken for a line. Returns false if not all was shown.
  */
-void view_block(struct br_cli_view *v, const char *gutter, const char *s, size_t n,
+bool view_block(struct br_cli_view *v, const char *gutter, const char *s, size_t n,
                 unsigned max_lines);
-/* The same behind a label of ours, which stands in the gutter of the first line. */
+/* All of the text, also empty lines at its end. `first` is the gutter of the first line, `next`, of
+ * the same width and with a mark, of every other one. */
+void view_whole(struct br_cli_view *v, const char *first, const char *next, const char *s,
+                size_t n);
+/* Lines as with view_block() behind a label of ours, which stands in the gutter of the first line.
+ */
 void view_labeled(struct br_cli_view *v, const char *label, unsigned width, const char *s, size_t n,
                   unsigned max_lines);
 /* Streamed text of the agent; view_text_end() closes an unfinished line. */
@@ -41,6 +47,8 @@ void view_put_bytes(struct br_buf *b, uint64_t n);
 void view_put_count(struct br_buf *b, uint64_t n); /* 12,345 */
 
 void view_tool_call(struct br_cli_view *v, const json_t *data);
+/* What was not shown of the call that an ask with this subject is about. */
+void view_asked_call(struct br_cli_view *v, const char *call_id, const char *subject);
 void view_tool_result(struct br_cli_view *v, const json_t *data);
 void view_run_header(struct br_cli_view *v, const json_t *data);
 

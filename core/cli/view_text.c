@@ -94,21 +94,35 @@ static size_t fold(const char *s, size_t n, unsigned max)
     return k;
 }
 
-void view_block(struct br_cli_view *v, const char *gutter, const char *s, size_t n,
-                unsigned max_lines)
+/* A row of a block: trailing blanks are dropped, also the gutter's if the row is empty. */
+static void put_row(struct br_buf *out, const char *gutter, const uint8_t *s, size_t n)
+{
+    size_t margin = strlen(gutter);
+    while (n && s[n - 1] == ' ')
+        n--;
+    while (!n && margin && gutter[margin - 1] == ' ')
+        margin--;
+    br_buf_put(out, gutter, margin);
+    if (n)
+        br_buf_put(out, s, n);
+    br_buf_put_u8(out, '\n');
+}
+
+/* `first` stands before the first row, `next` before every other line, `wrap` before the rest of
+ * a line that was folded; all of one width. Returns false if not all was shown. */
+static bool put_block(struct br_cli_view *v, const char *first, const char *next, const char *wrap,
+                      const char *s, size_t n, unsigned max_lines)
 {
     BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(BR_VIEW_MAX);
-    unsigned width = v->width - (unsigned)strlen(gutter), lines = 0;
-    while (n && s[n - 1] == '\n')
-        n--;
+    unsigned width = v->width - (unsigned)strlen(first), lines = 0;
     size_t at = 0;
     while (at < n) {
-        const char *nl = memchr(s + at, '\n', n - at);
+        const char *nl = memchr(s + at, '\n', n - at), *gutter = at ? next : first;
         size_t len = nl ? (size_t)(nl - (s + at)) : n - at;
         br_buf_reset(&text);
         if (br_buf_put_visible(&text, s + at, len, true) < 0) {
             v->out.failed = true;
-            return;
+            return false;
         }
         size_t done = 0;
         do {
@@ -116,23 +130,46 @@ void view_block(struct br_cli_view *v, const char *gutter, const char *s, size_t
                 br_buf_printf(&v->out, "%s... ", gutter);
                 view_put_bytes(&v->out, n - at);
                 br_buf_printf(&v->out, " more\n");
-                return;
+                return false;
             }
             size_t k = text.len ? fold((char *)text.data + done, text.len - done, width) : 0;
-            size_t margin = strlen(gutter), shown = k;
-            while (shown && text.data[done + shown - 1] == ' ')
-                shown--;
-            while (!shown && margin && gutter[margin - 1] == ' ')
-                margin--;
-            br_buf_put(&v->out, gutter, margin);
-            if (shown)
-                br_buf_put(&v->out, text.data + done, shown);
-            br_buf_put_u8(&v->out, '\n');
+            put_row(&v->out, gutter, text.data + done, k);
+            gutter = wrap;
             done += k;
             lines++;
         } while (done < text.len);
         at += len + (nl != NULL);
     }
+    return true;
+}
+
+/* The gutter of a folded line's rest: its mark becomes a dot. */
+static void wrap_gutter(char dst[48], const char *gutter)
+{
+    size_t n = strlen(gutter);
+    br_require(n < 48);
+    memcpy(dst, gutter, n + 1);
+    while (n && dst[n - 1] == ' ')
+        n--;
+    if (n)
+        dst[n - 1] = '.';
+}
+
+bool view_block(struct br_cli_view *v, const char *gutter, const char *s, size_t n,
+                unsigned max_lines)
+{
+    char wrap[48];
+    wrap_gutter(wrap, gutter);
+    while (n && s[n - 1] == '\n')
+        n--;
+    return put_block(v, gutter, gutter, wrap, s, n, max_lines);
+}
+
+void view_whole(struct br_cli_view *v, const char *first, const char *next, const char *s, size_t n)
+{
+    char wrap[48];
+    wrap_gutter(wrap, next);
+    (void)put_block(v, first, next, wrap, s, n, 0);
 }
 
 void view_labeled(struct br_cli_view *v, const char *label, unsigned width, const char *s, size_t n,

@@ -45,6 +45,9 @@ void view_tool_call(struct br_cli_view *v, const json_t *data)
 {
     size_t n;
     const char *tool = view_str(data, "tool", &n);
+    json_decref(v->call);
+    v->call = json_incref((json_t *)data);
+    v->call_shown = true;
     snprintf(v->last_tool, sizeof(v->last_tool), "%.*s", (int)n, tool);
     br_buf_printf(&v->out, "\n");
     view_style_on(v, VIEW_BOLD);
@@ -67,7 +70,7 @@ void view_tool_call(struct br_cli_view *v, const json_t *data)
         br_buf_printf(&v->out, "  %.*s\n", (int)line.len, (char *)line.data);
     } else {
         br_buf_printf(&v->out, "\n");
-        view_block(v, "    ", (char *)args.data, args.len, CALL_LINES);
+        v->call_shown = view_block(v, "    ", (char *)args.data, args.len, CALL_LINES);
     }
     const char *key;
     json_t *value;
@@ -78,9 +81,54 @@ void view_tool_call(struct br_cli_view *v, const json_t *data)
         br_buf_printf(&v->out, "    ");
         br_cli_put_line(&v->out, key, strlen(key), 40);
         br_buf_printf(&v->out, ":\n");
-        view_block(v, long_gutter(key), json_string_value(value), json_string_length(value),
-                   VALUE_LINES);
+        if (!view_block(v, long_gutter(key), json_string_value(value), json_string_length(value),
+                        VALUE_LINES))
+            v->call_shown = false;
     }
+}
+
+/* `content (3,000 lines, 42.1 KiB):`, so that it is known even when it has scrolled away. */
+static void put_size(struct br_cli_view *v, const char *key, const char *s, size_t n)
+{
+    size_t lines = n && s[n - 1] != '\n';
+    for (size_t i = 0; i < n; i++)
+        lines += s[i] == '\n';
+    br_buf_printf(&v->out, "    ");
+    br_cli_put_line(&v->out, key, strlen(key), 40);
+    br_buf_printf(&v->out, ", the whole of it (");
+    view_put_count(&v->out, lines);
+    br_buf_printf(&v->out, lines == 1 ? " line, " : " lines, ");
+    view_put_bytes(&v->out, n);
+    br_buf_printf(&v->out, "):\n");
+}
+
+void view_asked_call(struct br_cli_view *v, const char *call_id, const char *subject)
+{
+    size_t n;
+    const json_t *input = json_object_get(v->call, "input");
+    if (!v->call || v->call_shown || strcmp(view_str(v->call, "callId", &n), call_id) != 0)
+        return;
+    br_buf_printf(&v->out, "\n");
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)input, key, value)
+    {
+        const char *s = json_string_value(value);
+        /* the subject is shown with the question; it is also what 'argv' amounts to */
+        if ((s && strcmp(s, subject) == 0) || strcmp(key, "argv") == 0)
+            continue;
+        if (s && is_long(value)) {
+            put_size(v, key, s, json_string_length(value));
+            view_whole(v, long_gutter(key), long_gutter(key), s, json_string_length(value));
+            continue;
+        }
+        BR_CLEANUP_FREE char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+        br_buf_printf(&v->out, "    ");
+        br_cli_put_line(&v->out, key, strlen(key), 40);
+        br_buf_printf(&v->out, ":\n");
+        view_whole(v, "    : ", "    : ", text ? text : "?", text ? strlen(text) : 1);
+    }
+    v->call_shown = true;
 }
 
 static void put_output_block(struct br_cli_view *v, const json_t *output, const char *key,
@@ -179,6 +227,8 @@ void view_tool_result(struct br_cli_view *v, const json_t *data)
     const json_t *output = json_object_get(data, "output");
     const json_t *error = json_object_get(data, "error");
     v->tool_calls++;
+    json_decref(v->call);
+    v->call = NULL;
     br_buf_printf(&v->out, "  ");
     view_word(v, ok ? VIEW_GREEN : VIEW_RED, ok ? "ok" : "failed", 7);
     if (json_object_get(data, "durationMs"))
