@@ -108,8 +108,7 @@ int br_init_path_err(struct br_init *in, const char *path, const char *undone, s
     case ENAMETOOLONG:
         return br_err_set(err, BR_E_INVALID_ARGUMENTS, "%s is too long; %s", s.text, undone);
     case EROFS:
-        return br_err_set(err, BR_E_DENIED,
-                          "%s is not in the task's allowed_paths; %s. Only those may be written",
+        return br_err_set(err, BR_E_DENIED, "%s is not among the paths that this run may write; %s",
                           s.text, undone);
     case ELOOP:
     case EXDEV:

@@ -277,13 +277,13 @@ static void sandbox_mounts_body(void)
 {
     in_sandbox_mounts();
     struct result r = do_write("f", "evil");
-    assert_refused(&r, BR_E_DENIED, "'f' is not in the task's allowed_paths");
+    assert_refused(&r, BR_E_DENIED, "'f' is not among the paths that this run may write");
     r = do_write("new", "evil");
-    assert_refused(&r, BR_E_DENIED, "'new' is not in the task's allowed_paths");
+    assert_refused(&r, BR_E_DENIED, "'new' is not among the paths that this run may write");
     r = do_write("newdir/x", "evil");
-    assert_refused(&r, BR_E_DENIED, "not in the task's allowed_paths");
+    assert_refused(&r, BR_E_DENIED, "not among the paths that this run may write");
     r = do_edit("f", "untouched", "evil", false);
-    assert_refused(&r, BR_E_DENIED, "not in the task's allowed_paths; it was not");
+    assert_refused(&r, BR_E_DENIED, "not among the paths that this run may write; it was not");
     r = do_write("src/a", "good");
     assert_int_equal(r.code, 0);
     result_free(&r);
