@@ -76,6 +76,10 @@ int br_cli_number(const char *what, const char *s, uint32_t min, uint32_t max, u
 
 /* Print an error and what to do about it; returns the exit code. */
 int br_cli_fail(const struct br_err *err);
+/* Output that was asked for and could not be written, with its errno; returns the exit code. */
+int br_cli_lost_output(int e);
+/* The end of a verb that wrote to stdout by printf: 0, or the exit code of lost output. */
+int br_cli_flush(void);
 /* The text of --help for a verb, or for the program (verb NULL), on stdout. */
 void br_cli_help(const struct br_cli_verb *verb);
 
@@ -179,7 +183,8 @@ struct br_cli_term {
     bool colour;
     unsigned width;
     bool status_shown;
-    bool broken; /* the output went away */
+    bool broken; /* the output went away, */
+    int error;   /* for this reason */
 };
 /* `out` is where the view goes, `in` where answers come from. Reads NO_COLOR, TERM and COLUMNS. */
 void br_cli_term_init(struct br_cli_term *t, int in, int out);

@@ -2,6 +2,7 @@
  * Help, errors and shell completion: everything that this program says about itself, made from the
  * table of verbs.
  */
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -20,6 +21,21 @@ int br_cli_fail(const struct br_err *err)
     return br_code_exit((int)err->code);
 }
 
+int br_cli_lost_output(int e)
+{
+    struct br_err err = {.code = BR_OK};
+    errno = e;
+    (void)br_err_errno(&err, BR_E_IO, "the output could not be written");
+    return e == EPIPE ? 1 : br_cli_fail(&err); /* who closed the pipe knows */
+}
+
+int br_cli_flush(void)
+{
+    bool lost = ferror(stdout) != 0;
+    errno = lost ? EIO : 0;
+    return fflush(stdout) == 0 && !lost ? 0 : br_cli_lost_output(errno);
+}
+
 static void print_option(const struct br_cli_opt *o)
 {
     char left[64];
@@ -31,7 +47,7 @@ static void print_option(const struct br_cli_opt *o)
     bool first = true;
     while (*text) {
         size_t len = strcspn(text, "\n");
-        printf("%-24s%.*s\n", first ? left : "", (int)len, text);
+        printf("%-26s%.*s\n", first ? left : "", (int)len, text);
         first = false;
         text += len + (text[len] == '\n');
     }
@@ -52,7 +68,6 @@ void br_cli_help(const struct br_cli_verb *verb)
 {
     if (verb) {
         help_verb(verb);
-        (void)fflush(stdout);
         return;
     }
     printf("Bridle runs AI agents in a sandbox, under authority that you can check.\n\n"
@@ -61,7 +76,6 @@ void br_cli_help(const struct br_cli_verb *verb)
         printf("  %-10s%s\n", v->name, v->summary);
     printf("\n'bridle VERB --help' explains a verb; 'bridle --version' says which this is.\n"
            "Try 'bridle demo'.\n");
-    (void)fflush(stdout);
 }
 
 /* ---- completion ----------------------------------------------------------------------------- */
@@ -196,5 +210,5 @@ int br_cli_help_verb(const struct br_cli_args *a)
     } else {
         br_cli_help(NULL);
     }
-    return fflush(stdout) == 0 ? 0 : 1;
+    return br_cli_flush();
 }

@@ -48,11 +48,11 @@ int main(int argc, char **argv)
     const char *word = argv[1];
     if (strcmp(word, "--version") == 0) {
         printf("bridle %s\n", BRIDLE_VERSION);
-        return fflush(stdout) == 0 ? 0 : 1;
+        return br_cli_flush();
     }
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
         br_cli_help(NULL);
-        return 0;
+        return br_cli_flush();
     }
     const struct br_cli_verb *verb = br_cli_verb_find(word);
     if (!verb)
@@ -63,7 +63,7 @@ int main(int argc, char **argv)
         return br_cli_fail(&err);
     if (args.help) {
         br_cli_help(verb);
-        return 0;
+        return br_cli_flush();
     }
     return verb->run(&args);
 }

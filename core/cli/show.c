@@ -152,7 +152,9 @@ int br_cli_show(const struct br_cli_args *a)
     static const char none[] = "no run is recorded yet; try 'bridle demo'\n";
     if (s.list && !s.json && code == 0 && s.nrows == 0)
         (void)br_write_all(STDERR_FILENO, none, sizeof(none) - 1);
-    if (err.code && !s.term.broken) /* who closed the pipe knows */
+    if (s.term.broken)
+        code = br_cli_lost_output(s.term.error);
+    else if (err.code)
         (void)br_cli_fail(&err);
     br_cli_view_free(&s.view);
     return code;

@@ -2,6 +2,7 @@
  * The terminal: what it can do, one rewritten status line, and what counts as a yes. The view of a
  * run reaches its output through this file only; everything in it was made safe by the view.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -31,8 +32,11 @@ void br_cli_term_write(struct br_cli_term *t, const void *p, size_t n)
     if (n == 0 || t->broken)
         return;
     br_cli_term_clear_status(t);
-    if (br_write_all(t->out, p, n) < 0)
+    errno = EIO;
+    if (br_write_all(t->out, p, n) < 0) {
         t->broken = true;
+        t->error = errno;
+    }
 }
 
 static bool can_rewrite(const struct br_cli_term *t)

@@ -258,7 +258,7 @@ static void test_expired_ask_is_withdrawn(void **state)
     write_play(RUN REQUEST("p1") "EXPIRE 300\n" RESOLVED("p1") "SLEEP 500\n" STOPPED(
         "completed") "END 0 0 \n");
     start_pty(run_argv);
-    expect("by the kernel");
+    expect("denied");
     type("y\n");
     assert_int_equal(finish(), 0);
     assert_null(strstr(log_text(), "ANSWER"));
@@ -527,6 +527,44 @@ static void test_show(void **state)
     assert_string_equal(out_text, "");
 }
 
+static int run_full(const char *a, const char *b)
+{
+    int e[2], status;
+    out_len = 0;
+    assert_int_equal(pipe2(e, O_CLOEXEC), 0);
+    child.pid = fork();
+    assert_true(child.pid >= 0);
+    if (child.pid == 0) {
+        dup2(open("/dev/full", O_WRONLY), 1);
+        dup2(e[1], 2);
+        execl("./bridle", "bridle", a, b, NULL);
+        _exit(99);
+    }
+    close(e[1]);
+    child.fd = e[0];
+    expect(NULL);
+    assert_int_equal(waitpid(child.pid, &status, 0), child.pid);
+    close(child.fd);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* Output that got lost is no success, and it is said. */
+static void test_full_output(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        {"show", NULL},     {"show", "run_1"}, {"show", "--json"}, {"help", NULL},
+        {"help", "show"},   {"--help", NULL},  {"run", "--help"},  {"help", "--completion=bash"},
+        {"--version", NULL}};
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        int code = run_full(rows[i][0], rows[i][1]);
+        if (code != 1 || !strstr(out_text, "the output could not be written") ||
+            !strstr(out_text, "(IO_ERROR)"))
+            fail_msg("%s %s: exit %d, %s", rows[i][0], rows[i][1] ? rows[i][1] : "", code,
+                     out_text);
+    }
+}
+
 static void test_doctor(void **state)
 {
     (void)state;
@@ -604,6 +642,7 @@ int main(void)
         cmocka_unit_test(test_exec_passes_output),
         cmocka_unit_test(test_validate),
         cmocka_unit_test(test_show),
+        cmocka_unit_test(test_full_output),
         cmocka_unit_test(test_doctor),
         cmocka_unit_test(test_nothing_starts_on_bad_input),
     };

@@ -361,6 +361,68 @@ static void test_summary(void **state)
                                  "  record     bridle show run_1\n");
 }
 
+static void test_summary_of_a_list_that_was_cut(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *data, *shown;
+    } rows[] = {
+        {"{\"changed\":[],\"truncated\":true}", "changed    not known (the list was cut)\n"},
+        {"{\"changed\":[],\"truncated\":false}", "changed    nothing in the workspace\n"},
+        {"{\"changed\":[{\"path\":\"a\",\"change\":\"added\"}],\"truncated\":true}",
+         "changed    added  a\n             the list was cut: there is more\n"},
+    };
+    feed("bridle.run", "{\"runId\":\"r\",\"mode\":\"run\",\"model\":\"m\",\"rules\":1}");
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        br_buf_reset(&view.out);
+        feed("bridle.workspace", rows[i].data);
+        br_cli_view_summary(&view);
+        assert_int_equal(count(rows[i].shown), 1);
+        assert_int_equal(count("cut"), i != 1);
+    }
+}
+
+/* What ran and failed is not called ok. */
+static void test_results(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *data, *shown;
+    } rows[] = {
+        {"{\"ok\":true,\"output\":{\"exitCode\":0}}", "  \033[32mok\033[0m       exit 0\n"},
+        {"{\"ok\":true,\"output\":{\"exitCode\":1}}", "  \033[33mexit 1\033[0m \n"},
+        {"{\"ok\":true,\"output\":{\"exitCode\":126}}",
+         "  \033[31mexit 126\033[0m   (it could not be run)\n"},
+        {"{\"ok\":true,\"output\":{\"exitCode\":127}}",
+         "  \033[31mexit 127\033[0m   (there is no such command)\n"},
+        {"{\"ok\":true,\"output\":{\"signal\":9}}",
+         "  \033[31msignal 9\033[0m   (killed; out of memory?)\n"},
+        {"{\"ok\":true,\"output\":{\"signal\":11}}", "  \033[31msignal 11\033[0m \n"},
+        {"{\"ok\":true,\"output\":{\"signal\":9,\"timedOut\":true}}",
+         "  \033[31msignal 9\033[0m   (killed), timed out\n"},
+        {"{\"ok\":true,\"output\":{\"content\":\"AAAA\",\"bytes\":3,\"encoding\":\"base64\"}}",
+         "  \033[32mok\033[0m       3 bytes of binary data\n"},
+    };
+    br_cli_view_free(&view);
+    br_cli_view_init(&view, true, 80);
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        br_buf_reset(&view.out);
+        feed("tool.result", rows[i].data);
+        assert_string_equal(shown(), rows[i].shown);
+    }
+}
+
+static void test_who_denied(void **state)
+{
+    (void)state;
+    feed_at(0, "permission.resolved", "kernel",
+            "{\"permissionId\":\"p\",\"decision\":\"deny\",\"note\":\"no terminal\"}");
+    feed_at(0, "permission.resolved", "kernel", "{\"permissionId\":\"p\",\"decision\":\"deny\"}");
+    feed_at(0, "permission.resolved", "operator", "{\"permissionId\":\"p\",\"decision\":\"deny\"}");
+    assert_string_equal(shown(), "  denied: no terminal\n  denied: nobody answered\n"
+                                 "  denied by the operator\n");
+}
+
 static void test_colour_is_only_ours(void **state)
 {
     (void)state;
@@ -463,6 +525,9 @@ int main(void)
         VIEW_TEST(test_folds_are_told_from_lines),
         VIEW_TEST(test_decision_names_its_rule),
         VIEW_TEST(test_summary),
+        VIEW_TEST(test_summary_of_a_list_that_was_cut),
+        VIEW_TEST(test_results),
+        VIEW_TEST(test_who_denied),
         VIEW_TEST(test_colour_is_only_ours),
         VIEW_TEST(test_what_is_not_an_event),
         VIEW_TEST(test_wrong_types),

@@ -14,7 +14,7 @@ struct validation {
     struct br_cli_view view; /* for its ways of writing text */
 };
 
-#define LABEL_WIDTH 14u
+#define LABEL_WIDTH 15u
 
 static void put_list(struct br_cli_view *v, const char *label, const json_t *list)
 {
@@ -50,7 +50,7 @@ static void put_report(struct validation *val, const json_t *report)
     put_list(v, "  may write", json_object_get(m, "allowed_paths"));
     put_list(v, "  acceptance", json_object_get(m, "acceptance"));
     if (json_object_get(report, "rules"))
-        br_buf_printf(&v->out, "  %-12s%llu\n", "rules",
+        br_buf_printf(&v->out, "  %-13s%llu\n", "rules",
                       (unsigned long long)view_u64(report, "rules"));
     put_list(v, "  warning", json_object_get(report, "warnings"));
 }

@@ -218,7 +218,10 @@ static void on_resolved(struct br_cli_view *v, const json_t *event, const json_t
         set_phase(v, "running", v->last_tool);
     br_buf_printf(&v->out, "  ");
     view_word(v, allow ? VIEW_GREEN : VIEW_RED, allow ? "allowed" : "denied", 0);
-    br_buf_printf(&v->out, " by the %s", person ? "operator" : "kernel");
+    if (person) /* otherwise Bridle itself: the note says why */
+        br_buf_printf(&v->out, " by the operator");
+    else if (!n)
+        br_buf_printf(&v->out, ": nobody answered");
     if (n) {
         br_buf_printf(&v->out, ": ");
         br_cli_put_line(&v->out, note, n, v->width - 30);

@@ -109,8 +109,11 @@ static void put_changes(struct br_cli_view *v)
     size_t i, n, nc, total = json_array_size(list);
     json_t *e;
     head(v, "changed");
+    bool cut = json_is_true(json_object_get(v->changes, "truncated"));
     if (total == 0)
-        br_buf_printf(&v->out, v->changes ? "nothing in the workspace\n" : "not known\n");
+        br_buf_printf(&v->out, !v->changes ? "not known\n"
+                               : cut       ? "not known (the list was cut)\n"
+                                           : "nothing in the workspace\n");
     json_array_foreach(list, i, e)
     {
         const char *path = view_str(e, "path", &n), *change = view_str(e, "change", &nc);
@@ -125,7 +128,7 @@ static void put_changes(struct br_cli_view *v)
         br_cli_put_line(&v->out, path, n, v->width - 26);
         br_buf_printf(&v->out, "\n");
     }
-    if (json_is_true(json_object_get(v->changes, "truncated")))
+    if (cut && total)
         br_buf_printf(&v->out, "%13sthe list was cut: there is more\n", "");
 }
 

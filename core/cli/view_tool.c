@@ -2,6 +2,7 @@
  * Tool calls and their results, as the operator needs to see them: what was asked for, whether it
  * happened, how long it took, and the first lines of what came out.
  */
+#include <signal.h>
 #include <stdlib.h>
 
 #include "cli/view_priv.h"
@@ -140,19 +141,49 @@ static void put_output_block(struct br_cli_view *v, const json_t *output, const 
         view_block(v, gutter, s, n, lines);
 }
 
+static bool is_binary(const json_t *output)
+{
+    size_t n;
+    return strcmp(view_str(output, "encoding", &n), "base64") == 0;
+}
+
+/* How it went, in a word: a command that ran and failed is not "ok". */
+static void put_verdict(struct br_cli_view *v, bool ok, const json_t *output)
+{
+    const json_t *exit_code = json_object_get(output, "exitCode");
+    const json_t *sig = json_object_get(output, "signal");
+    char word[40];
+    enum view_style style = ok ? VIEW_GREEN : VIEW_RED;
+    snprintf(word, sizeof(word), ok ? "ok" : "failed");
+    if (ok && json_is_integer(sig)) {
+        style = VIEW_RED;
+        snprintf(word, sizeof(word), "signal %lld", (long long)json_integer_value(sig));
+    } else if (ok && json_is_integer(exit_code) && json_integer_value(exit_code) != 0) {
+        json_int_t status = json_integer_value(exit_code);
+        style = status == 126 || status == 127 ? VIEW_RED : VIEW_YELLOW;
+        snprintf(word, sizeof(word), "exit %lld", (long long)status);
+    }
+    view_word(v, style, word, 7);
+    if (strlen(word) >= 7)
+        br_buf_put_u8(&v->out, ' ');
+}
+
 /* The one-line account of an output that init made; false if it is not one of those. */
 static bool put_account(struct br_cli_view *v, const json_t *o)
 {
     const json_t *list;
     if (json_object_get(o, "exitCode")) {
-        char word[32];
-        long long status = json_integer_value(json_object_get(o, "exitCode"));
-        snprintf(word, sizeof(word), "exit %lld", status);
-        br_buf_printf(&v->out, "  ");
-        view_word(v, status ? VIEW_YELLOW : VIEW_PLAIN, word, 0);
+        json_int_t status = json_integer_value(json_object_get(o, "exitCode"));
+        if (status == 0)
+            br_buf_printf(&v->out, "  exit 0");
+        else if (status == 126 || status == 127)
+            br_buf_printf(&v->out, status == 126 ? "  (it could not be run)"
+                                                 : "  (there is no such command)");
     } else if (json_object_get(o, "signal")) {
-        br_buf_printf(&v->out, "  signal %lld",
-                      (long long)json_integer_value(json_object_get(o, "signal")));
+        if (json_integer_value(json_object_get(o, "signal")) == SIGKILL)
+            br_buf_printf(&v->out, json_is_true(json_object_get(o, "timedOut"))
+                                       ? "  (killed)"
+                                       : "  (killed; out of memory?)");
     } else if ((list = json_object_get(o, "entries"))) {
         br_buf_printf(&v->out, "  %zu entries", json_array_size(list));
     } else if ((list = json_object_get(o, "matches"))) {
@@ -160,6 +191,8 @@ static bool put_account(struct br_cli_view *v, const json_t *o)
     } else if (json_is_integer(json_object_get(o, "bytes"))) {
         br_buf_printf(&v->out, "  ");
         view_put_bytes(&v->out, view_u64(o, "bytes"));
+        if (is_binary(o))
+            br_buf_printf(&v->out, " of binary data");
         if (json_is_true(json_object_get(o, "created")))
             br_buf_printf(&v->out, ", created");
     } else {
@@ -209,7 +242,8 @@ static void put_output(struct br_cli_view *v, const json_t *output, bool account
     } else if (accounted) {
         put_output_block(v, output, "stdout", GUTTER, RESULT_LINES);
         put_output_block(v, output, "stderr", "  ! ", RESULT_LINES);
-        put_output_block(v, output, "content", GUTTER, CONTENT_LINES);
+        if (!is_binary(output))
+            put_output_block(v, output, "content", GUTTER, CONTENT_LINES);
         if (json_object_get(output, "entries"))
             put_entries(v, json_object_get(output, "entries"));
         if (json_object_get(output, "matches"))
@@ -230,7 +264,7 @@ void view_tool_result(struct br_cli_view *v, const json_t *data)
     json_decref(v->call);
     v->call = NULL;
     br_buf_printf(&v->out, "  ");
-    view_word(v, ok ? VIEW_GREEN : VIEW_RED, ok ? "ok" : "failed", 7);
+    put_verdict(v, ok, output);
     if (json_object_get(data, "durationMs"))
         view_put_duration(&v->out, view_u64(data, "durationMs"));
     bool accounted = json_is_object(output) && put_account(v, output);
