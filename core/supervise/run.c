@@ -63,13 +63,13 @@ int audit_start(struct supervisor *s, uint8_t mode, int session_fd, int client_f
     return r < 0 ? r : wait_ready(s, P_AUDIT, START_TIMEOUT_US, err);
 }
 
-/* Until audit has closed what it was started or told to close, or has ended without. */
-static bool wait_closed(struct supervisor *s)
+/* Until *done, which that program brings about, or it has ended without. */
+static bool wait_for(struct supervisor *s, const bool *done, enum program_id id, uint64_t timeout)
 {
-    uint64_t end = br_now_us() + START_TIMEOUT_US;
-    while (!s->audit_closed && program_running(s, P_AUDIT) && br_now_us() < end)
-        (void)sup_wait(s, &s->audit_closed, 100000, true);
-    return s->audit_closed;
+    uint64_t end = br_now_us() + timeout;
+    while (!*done && program_running(s, id) && br_now_us() < end)
+        (void)sup_wait(s, done, 50000, true);
+    return *done;
 }
 
 /* Close the records that dead owners left. Failure is told, but does not stop a new run: the store
@@ -80,7 +80,7 @@ static void recover(struct supervisor *s)
     s->programs[P_AUDIT].expected = true;
     int r = audit_start(s, 2, -1, -1, -1, &err);
     s->programs[P_AUDIT].expected = true;
-    if (r == 0 && !wait_closed(s))
+    if (r == 0 && !wait_for(s, &s->audit_closed, P_AUDIT, START_TIMEOUT_US))
         r = -BR_E_STORE_FAILED;
     if (r < 0 && !s->fail_code)
         sup_fail(s, err.code ? (int)err.code : r, "%s",
@@ -245,7 +245,7 @@ static void end_sandbox(struct supervisor *s)
     }
     if (s->sandbox == SANDBOX_UP && program_running(s, P_LAUNCH)) {
         (void)br_chan_send(&s->programs[P_LAUNCH].chan, BR_MSG_LAUNCH_KILL, 0, NULL, NULL);
-        (void)sup_wait(s, &s->sandbox_over, GRACE_US, true);
+        (void)wait_for(s, &s->sandbox_over, P_LAUNCH, GRACE_US);
     }
     if (s->sandbox_pidfd >= 0) { /* the launcher is lost: pid 1 takes the whole namespace along */
         (void)syscall(SYS_pidfd_send_signal, s->sandbox_pidfd, SIGKILL, NULL, 0);
@@ -299,7 +299,7 @@ static void close_record(struct supervisor *s)
          * not to wait for it */
         if (s->store_fd >= 0)
             (void)audit_start(s, 2, -1, -1, -1, NULL);
-        (void)wait_closed(s);
+        (void)wait_for(s, &s->audit_closed, P_AUDIT, START_TIMEOUT_US);
         program_stop(s, P_AUDIT, EXIT_GRACE_US);
         return;
     }
@@ -314,7 +314,7 @@ static void close_record(struct supervisor *s)
     br_buf_put_u64(&o.buf, s->sandbox_ms);
     s->programs[P_AUDIT].expected = true;
     if (br_chan_send(&s->programs[P_AUDIT].chan, BR_MSG_AUDIT_CLOSE, 0, &o, NULL) == 0)
-        (void)wait_closed(s);
+        (void)wait_for(s, &s->audit_closed, P_AUDIT, START_TIMEOUT_US);
     if (s->audit_closed && s->audit_code == 0)
         take_redacted(s);
     else if (s->audit_closed)
@@ -334,7 +334,7 @@ static void finish(struct supervisor *s)
         /* whatever failed, the session may still write the end of the record itself */
         cancel_session(s, s->fail_code ? -s->fail_code : BR_E_CANCELED,
                        s->fail_code ? s->fail_err.text : "the run ends");
-        (void)sup_wait(s, &s->session_done, GRACE_US, true);
+        (void)wait_for(s, &s->session_done, P_SESSION, GRACE_US);
     }
     end_sandbox(s);
     for (size_t i = 0; i < BR_ARRAY_LEN(quiet); i++)
