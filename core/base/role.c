@@ -5,6 +5,7 @@
  * AddressSanitizer makes calls of its own; the release build is what the tests of the filter run.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <linux/audit.h>
 #include <linux/capability.h>
@@ -29,16 +30,16 @@
 #error "no seccomp architecture known for this machine"
 #endif
 
-/* What the C library needs to run a poll loop, allocate, log and exit. */
+/* What the C library needs to run a poll loop, allocate, log and exit; qsort()
+ * asks how much memory there is. */
 static const int base_calls[] = {
     SYS_read,         SYS_write,        SYS_close,        SYS_recvmsg,         SYS_sendmsg,
     SYS_ppoll,        SYS_brk,          SYS_mmap,         SYS_munmap,          SYS_mremap,
     SYS_mprotect,     SYS_madvise,      SYS_futex,        SYS_clock_gettime,   SYS_gettimeofday,
     SYS_rt_sigreturn, SYS_rt_sigaction, SYS_exit,         SYS_rt_sigprocmask,  SYS_exit_group,
-    SYS_getpid,       SYS_gettid,       SYS_tgkill,       SYS_getrandom,       SYS_restart_syscall,
-    SYS_fcntl,        SYS_newfstatat,   SYS_memfd_create, SYS_clock_nanosleep, SYS_fstat,
-    SYS_lseek,        SYS_sched_yield,  SYS_getrusage,    SYS_sysinfo, /* qsort() asks how much
-                                                                          memory there is */
+    SYS_getpid,       SYS_gettid,       SYS_sysinfo,      SYS_getrandom,       SYS_restart_syscall,
+    SYS_getrusage,    SYS_newfstatat,   SYS_memfd_create, SYS_clock_nanosleep, SYS_fstat,
+    SYS_lseek,        SYS_sched_yield,
 #ifdef SYS_poll
     SYS_poll,         SYS_time,
 #endif
@@ -87,10 +88,40 @@ static int drop_capabilities(const struct br_role *role, struct br_err *err)
 }
 
 #ifndef BR_SANITIZED
+static size_t put(struct sock_filter *code, size_t at, uint16_t op, uint8_t jt, uint8_t jf,
+                  uint32_t k)
+{
+    code[at] = (struct sock_filter){.code = op, .jt = jt, .jf = jf, .k = k};
+    return at + 1;
+}
+
+/*
+ * Signals to itself (abort(), raise()), but not to whoever else has the same uid: where an ordinary
+ * user runs all programs, those are all of his processes. fcntl() would let the kernel send them
+ * (F_SETOWN, F_SETSIG, F_SETOWN_EX). Arguments are little endian; pids and commands are ints.
+ */
+static size_t put_own_signals(struct sock_filter *code, size_t at)
+{
+    enum { LOAD = BPF_LD | BPF_W | BPF_ABS, EQUAL = BPF_JMP | BPF_JEQ | BPF_K };
+    const uint32_t args = offsetof(struct seccomp_data, args), kill = SECCOMP_RET_KILL_PROCESS;
+    at = put(code, at, EQUAL, 0, 4, SYS_tgkill);
+    at = put(code, at, LOAD, 0, 0, args);
+    at = put(code, at, EQUAL, 0, 1, (uint32_t)getpid());
+    at = put(code, at, BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW);
+    at = put(code, at, BPF_RET | BPF_K, 0, 0, kill);
+    at = put(code, at, EQUAL, 0, 6, SYS_fcntl);
+    at = put(code, at, LOAD, 0, 0, args + sizeof(uint64_t));
+    at = put(code, at, EQUAL, 2, 0, F_SETOWN);
+    at = put(code, at, EQUAL, 1, 0, 10 /* F_SETSIG */);
+    at = put(code, at, EQUAL, 0, 1, 15 /* F_SETOWN_EX */);
+    at = put(code, at, BPF_RET | BPF_K, 0, 0, kill);
+    return put(code, at, BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW);
+}
+
 static int install_filter(const struct br_role *role, struct br_err *err)
 {
     size_t nbase = BR_ARRAY_LEN(base_calls), n = nbase + role->nsyscalls;
-    BR_CLEANUP_FREE struct sock_filter *code = calloc(2 * n + 8, sizeof(*code));
+    BR_CLEANUP_FREE struct sock_filter *code = calloc(2 * n + 24, sizeof(*code));
     if (!code)
         return br_err_set(err, BR_E_NOMEM, "'%s' has no memory for its filter", role->name);
     size_t at = 0;
@@ -100,6 +131,7 @@ static int install_filter(const struct br_role *role, struct br_err *err)
     code[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
     code[at++] =
         (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+    at = put_own_signals(code, at);
     for (size_t i = 0; i < n; i++) {
         int nr = i < nbase ? base_calls[i] : role->syscalls[i - nbase];
         code[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)nr, 0, 1);

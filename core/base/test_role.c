@@ -226,6 +226,24 @@ static int run_a_program(void)
     return 1;
 }
 
+static int signal_itself(void)
+{
+    return (int)syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), 0) == 0 ? 0 : 1;
+}
+
+/* Somebody else of the same uid: as an ordinary user runs everything, that is his own shell. */
+static pid_t another;
+static int signal_another(void)
+{
+    return (int)syscall(SYS_tgkill, another, another, 0) == 0 ? 0 : 1;
+}
+
+/* The kernel's signal about a descriptor, as any signal to anybody. */
+static int signal_by_descriptor(void)
+{
+    return fcntl(0, F_SETOWN, another) == 0 ? 0 : 1;
+}
+
 #if defined(__x86_64__)
 static int other_abi(void)
 {
@@ -249,18 +267,22 @@ static void the_filter_kills(void **state)
     struct br_role with = {.name = "test", .syscalls = extra, .nsyscalls = 1};
     struct br_role without = {.name = "test"};
     assert_int_equal(exit_of(in_role(&with, use_listed)), 0);
+    another = getpid();
+    assert_int_equal(exit_of(in_role(&with, signal_itself)), 0);
     static int (*const attacks[])(void) = {
         use_unlisted,
         open_a_file,
         make_a_socket,
         run_a_program,
+        signal_another,
+        signal_by_descriptor,
 #if defined(__x86_64__)
         other_abi,
 #endif
     };
     for (unsigned i = 0; i < BR_ARRAY_LEN(attacks); i++)
         assert_int_equal(exit_of(in_role(&with, attacks[i])), -SIGSYS);
-    for (unsigned i = 0; i < 4; i++) /* the control: without the filter they work */
+    for (unsigned i = 0; i < 6; i++) /* the control: without the filter they work */
         assert_int_equal(exit_of(in_role(&without, attacks[i])), 0);
     assert_int_equal(exit_of(in_role(&without, is_dumpable)), 0);
 }
