@@ -3,6 +3,7 @@
  * ends the session; so does the loss of the audit or of the supervisor. The loss of another peer
  * fails what waits for it.
  */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -383,6 +384,9 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     if (br_msg_blob(m, BR_GOAL_MAX, &s->goal, err) < 0 || read_start_lists(s, m) < 0)
         return bad(c, m, err);
     open_chan(s, &s->client, m, "client", client_rules, BR_ARRAY_LEN(client_rules));
+    /* a client that does not read is not waited for */
+    if (s->client.fd >= 0)
+        (void)fcntl(s->client.fd, F_SETFL, O_NONBLOCK);
     if (s->mode != BR_RUN_VALIDATE)
         open_chan(s, &s->audit, m, "audit", audit_rules, BR_ARRAY_LEN(audit_rules));
     open_chan(s, &s->script, m, "script", script_rules, BR_ARRAY_LEN(script_rules));

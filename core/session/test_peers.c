@@ -67,6 +67,18 @@ static void test_answer_before_any_ask(void **state)
     session_rig_close(&r);
 }
 
+/* What a client does not read is dropped; the session does not wait for it. */
+static void test_client_that_does_not_read(void **state)
+{
+    struct session_rig r;
+    struct outcome out;
+    (void)state;
+    exec_with(&(struct session_rig_options){.mode = BR_RUN_EXEC, .answer_flood = true}, &r, &out);
+    assert_int_equal(out.code, BR_E_REQUIREMENT_MISSING);
+    assert_non_null(strstr(r.seen->types, "agent.stopped"));
+    session_rig_close(&r);
+}
+
 /* A validation never has a ledger. */
 static void test_answer_to_a_validation(void **state)
 {
@@ -108,6 +120,7 @@ int main(void)
         cmocka_unit_test(test_good_peers),
         cmocka_unit_test(test_unasked_answer_of_the_script),
         cmocka_unit_test(test_answer_before_any_ask),
+        cmocka_unit_test(test_client_that_does_not_read),
         cmocka_unit_test(test_answer_to_a_validation),
         cmocka_unit_test(test_denied_paths_stay_read_only),
     };

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +82,30 @@ static int on_shell(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     return br_chan_send(c, BR_MSG_SHELL_PARSED, m->id, &o, err);
 }
 
+static int send_answer(struct peers *p)
+{
+    BR_CLEANUP_OUT struct br_out answer = BR_OUT_INIT;
+    br_buf_put_str(&answer.buf, "perm_00000000000000000000000000");
+    br_buf_put_u8(&answer.buf, 1);
+    br_buf_put_str(&answer.buf, "");
+    return br_chan_send(&p->client, BR_MSG_ANSWER, 0, &answer, NULL);
+}
+
+/* More than the buffers of a socket hold; given up when the session reads no more. */
+static void flood(struct peers *p)
+{
+    (void)fcntl(p->client.fd, F_SETFL, O_NONBLOCK);
+    for (unsigned n = 0, tries = 0; n < 4000 && tries < 200;) {
+        if (send_answer(p) == 0) {
+            n++;
+            tries = 0;
+        } else {
+            tries++;
+            (void)usleep(10000);
+        }
+    }
+}
+
 static int on_append(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct peers *p = ctx;
@@ -93,6 +118,8 @@ static int on_append(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
         (void)send_compiled(p, 9999, NULL);
         (void)usleep(50000); /* the session reads that one first */
     }
+    if (p->o->answer_flood && strcmp(type, "agent.started") == 0)
+        flood(p);
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_id_make(id, "evt");
     br_buf_put_str(&o.buf, id);
@@ -187,17 +214,13 @@ static _Noreturn void be_peers(const struct session_rig_options *o, struct sessi
     br_chan_init(&p.client, client[0], "session", client_rules, BR_ARRAY_LEN(client_rules), &p);
     br_chan_init(&p.audit, audit[0], "session", audit_rules, BR_ARRAY_LEN(audit_rules), &p);
     br_chan_init(&p.script, script[0], "session", script_rules, BR_ARRAY_LEN(script_rules), &p);
-    if (o->answer_at_start) {
-        BR_CLEANUP_OUT struct br_out answer = BR_OUT_INIT;
-        br_buf_put_str(&answer.buf, "perm_00000000000000000000000000");
-        br_buf_put_u8(&answer.buf, 1);
-        br_buf_put_str(&answer.buf, "");
-        (void)br_chan_send(&p.client, BR_MSG_ANSWER, 0, &answer, NULL);
-    }
+    if (o->answer_at_start)
+        (void)send_answer(&p);
     send_start(&p, client[1], audit[1], script[1]);
     struct br_chan *all[] = {&p.sup, &p.client, &p.audit, &p.script};
     for (size_t i = 0; i < BR_ARRAY_LEN(all); i++)
-        if (br_loop_watch_chan(loop, all[i], on_end, &p) < 0)
+        if ((all[i] != &p.client || !o->answer_flood) &&
+            br_loop_watch_chan(loop, all[i], on_end, &p) < 0)
             _exit(1);
     (void)br_loop_run(loop, &p.done, NULL);
     for (size_t i = 0; i < BR_ARRAY_LEN(all); i++)

@@ -14,6 +14,7 @@ struct session_rig_options {
     unsigned warnings;    /* of the compiler */
     bool compiled_again;  /* the script sends COMPILED once more while a warning is recorded */
     bool answer_at_start; /* the client answers before anything was asked */
+    bool answer_flood; /* the client answers what nobody asked, and does not read what it is told */
 };
 
 struct session_rig {
