@@ -2,6 +2,7 @@
  * bridle doctor: what bridle-launch found when it tried the operations of the sandbox, as a table,
  * and what to do about what is missing.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 struct checkup {
     bool json, seen;
     unsigned missing; /* required ones */
+    int lost;         /* errno of output that could not be written */
     struct br_cli_view view;
 };
 
@@ -85,7 +87,10 @@ static int on_probed(void *ctx, const struct br_probe *p, uint32_t n)
     else
         put_table(&c->view, p, n, c->missing);
     int r = br_write_all(STDOUT_FILENO, c->view.out.data, c->view.out.len);
-    return c->view.out.failed || r < 0 ? -BR_E_IO : 0;
+    if (c->view.out.failed)
+        return -BR_E_IO;
+    c->lost = r < 0 ? errno : 0; /* the rest is small: it ends as it would */
+    return 0;
 }
 
 static const struct br_cli_hooks hooks = {.probed = on_probed};
@@ -113,6 +118,8 @@ int br_cli_doctor(const struct br_cli_args *a)
         code = br_cli_fail(
             &(struct br_err){.code = BR_E_INTERNAL,
                              .text = "nothing was probed, so nothing is known about this machine"});
+    else if (c.lost)
+        code = br_cli_lost_output(c.lost);
     else if (err.code)
         (void)br_cli_fail(&err);
     br_cli_client_close(&client);

@@ -553,9 +553,10 @@ static void test_full_output(void **state)
 {
     (void)state;
     static const char *const rows[][2] = {
-        {"show", NULL},     {"show", "run_1"}, {"show", "--json"}, {"help", NULL},
-        {"help", "show"},   {"--help", NULL},  {"run", "--help"},  {"help", "--completion=bash"},
-        {"--version", NULL}};
+        {"show", NULL},      {"show", "run_1"}, {"show", "--json"},  {"help", NULL},
+        {"help", "show"},    {"--help", NULL},  {"run", "--help"},   {"help", "--completion=bash"},
+        {"--version", NULL}, {"doctor", NULL},  {"validate", "play"}};
+    write_play("REPORT {\"ok\":true,\"rules\":1}\nEND 0 0 \n");
     for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
         int code = run_full(rows[i][0], rows[i][1]);
         if (code != 1 || !strstr(out_text, "the output could not be written") ||

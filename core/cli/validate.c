@@ -2,6 +2,7 @@
  * bridle validate: compile a manifest with the policy, as a run would, and say what came out. The
  * report is what the session made of it; nothing is started and nothing is recorded.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 
 struct validation {
     bool json, seen;
+    int lost; /* errno of output that could not be written */
     const char *manifest;
     struct br_cli_view view; /* for its ways of writing text */
 };
@@ -66,13 +68,15 @@ static int on_report(void *ctx, const char *text, size_t n)
         else
             br_buf_put(&b, text, n);
         br_buf_put_u8(&b, '\n');
-        return br_write_all(STDOUT_FILENO, b.data, b.len) < 0 ? -BR_E_IO : 0;
+        val->lost = br_write_all(STDOUT_FILENO, b.data, b.len) < 0 ? errno : 0;
+        return 0;
     }
     json_t *report = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
     put_report(val, report);
     json_decref(report);
     int r = br_write_all(STDOUT_FILENO, val->view.out.data, val->view.out.len);
-    return r < 0 ? -BR_E_IO : 0;
+    val->lost = r < 0 ? errno : 0;
+    return 0;
 }
 
 static const struct br_cli_hooks hooks = {.report = on_report};
@@ -107,6 +111,8 @@ int br_cli_validate(const struct br_cli_args *a)
         int failed = br_cli_fail(&err);
         code = code >= 0 ? code : failed;
     }
+    if (val.lost)
+        code = br_cli_lost_output(val.lost);
     br_cli_view_free(&val.view);
     br_cli_documents_free(&d);
     return code;
