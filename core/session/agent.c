@@ -171,7 +171,7 @@ static int run_calls(struct session *s, const struct response *resp, unsigned *f
     for (size_t i = 0; i < resp->ncalls; i++) {
         BR_CLEANUP_FREE char *answer = NULL;
         const struct call *c = &resp->calls[i];
-        int r = session_call(s, c->id, c->name, c->arguments, &answer);
+        int r = session_call(s, c, &answer);
         if (r < 0)
             return r;
         bool ok = answer && strncmp(answer, "{\"ok\":true", 10) == 0;

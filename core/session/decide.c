@@ -285,8 +285,9 @@ static void decide_directory(struct session *s, struct verdict *v, const char *p
         s->table, &(struct br_request){.action = "process.exec", .words = words, .nwords = 2}, &d);
     if (br_effect_strictest(v->effect, d.effect) == v->effect)
         return;
-    snprintf(why, sizeof(why), "it runs in '%.512s', which is decided as 'cd'%s%.256s", path,
-             d.reason ? ": " : "", d.reason ? d.reason : "");
+    snprintf(why, sizeof(why), "it runs in '%.*s', which is decided as 'cd'%s%.256s",
+             (int)br_utf8_floor(path, strnlen(path, 512)), path, d.reason ? ": " : "",
+             d.reason ? d.reason : "");
     why[br_utf8_floor(why, strlen(why))] = 0;
     add_vote(v, d.source ? d.source : "default", d.rule_id, d.effect, why);
     verdict_tighten(v, d.effect, d.rule_id, d.source ? d.source : "default", why);

@@ -18,7 +18,8 @@
 struct call {
     char id[BR_NAME_MAX];
     char name[BR_NAME_MAX];
-    char *arguments; /* JSON text */
+    char *arguments;   /* a JSON object; {"unparsed": ...} if what the model said is none */
+    struct br_err bad; /* why the arguments cannot be used; the model is told; BR_OK if they can */
 };
 
 struct response {
@@ -212,10 +213,14 @@ void session_run_validate(struct session *s, struct outcome *o);
 
 /* ---- call.c: one tool call from intent to result ---- */
 
+/*
+ * Take over name and arguments as the model wrote them, whatever they are: what cannot be used is
+ * noted in c->bad and answered to the model by session_call(). Only a lack of memory is an error.
+ */
+int session_call_read(struct call *c, const char *name, const char *arguments, struct br_err *err);
 /* Run one call and add its answer to `reply_text` (JSON for the model). 0 to go on, or a negative
  * code that ends the run. */
-int session_call(struct session *s, const char *call_id, const char *tool, const char *arguments,
-                 char **reply_text);
+int session_call(struct session *s, const struct call *c, char **reply_text);
 /* Record tool.result: `output` (borrowed) of a call that went well, else code and err. */
 int session_record_result(struct session *s, const char *call_id, const char *tool,
                           uint64_t started_us, json_t *output, int code, const struct br_err *err);

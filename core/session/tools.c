@@ -344,7 +344,7 @@ int tools_resolve(const char *name, json_t *args, struct effect *out, struct br_
     const struct tool *t = find_tool(name);
     if (!t)
         return br_err_set(err, BR_E_UNKNOWN_TOOL,
-                          "there is no tool '%.64s'; the tools are fs_read, fs_list, fs_search, "
+                          "there is no tool '%s'; the tools are fs_read, fs_list, fs_search, "
                           "fs_write, fs_edit and process_exec",
                           name);
     int r = check_args(t, args, err);

@@ -115,17 +115,11 @@ static int read_call(json_t *v, struct call *c, struct br_err *err)
     const char *id, *name, *args;
     if (json_unpack_ex(v, NULL, JSON_STRICT, "{s:s, s:s, s:s}", "id", &id, "name", &name,
                        "arguments", &args) < 0 ||
-        !*id || strlen(id) >= sizeof(c->id) || !*name || strlen(name) >= sizeof(c->name))
+        !*id || strlen(id) >= sizeof(c->id))
         return br_err_set(err, BR_E_PROVIDER_INVALID,
-                          "the response holds a tool call without a usable id or name");
-    if (strlen(args) > BR_TOOL_JSON_MAX)
-        return br_err_set(err, BR_E_PROVIDER_INVALID,
-                          "the arguments of the tool call '%s' are larger than %u bytes", id,
-                          BR_TOOL_JSON_MAX);
+                          "the response holds a tool call without a usable id");
     snprintf(c->id, sizeof(c->id), "%s", id);
-    snprintf(c->name, sizeof(c->name), "%s", name);
-    c->arguments = strdup(args);
-    return c->arguments ? 0 : br_err_set(err, BR_E_NOMEM, "no memory for a tool call");
+    return session_call_read(c, name, args, err);
 }
 
 static int read_calls(json_t *calls, struct response *out, struct br_err *err)

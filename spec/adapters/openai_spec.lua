@@ -180,6 +180,18 @@ describe("openai adapter: request", function()
     }, plain(body))
   end)
 
+  it("gives a call back under a name that every provider takes", function()
+    local function name_of(name)
+      local calls = { { id = "c1", name = name, arguments = "{}" } }
+      local messages = { { role = "assistant", content = "", toolCalls = calls } }
+      local request = load_adapter().build({ model = "m", messages = messages, maxTokens = 1 })
+      return json.decode(request.body).messages[1].tool_calls[1]["function"].name
+    end
+    assert.are.equal("process_exec", name_of("process_exec"))
+    assert.are.equal("fs_x1bread", name_of("fs\\x1bread"))
+    assert.are.equal(("n"):rep(64), name_of(("n"):rep(65)))
+  end)
+
   it("refuses a role that it does not know", function()
     local turn_of_root = { model = "m", messages = { { role = "root" } }, maxTokens = 1 }
     local request, message, code = load_adapter().build(turn_of_root)
@@ -328,14 +340,10 @@ describe("openai adapter: refuses", function()
       return START .. calls .. usage(1, 1, 2) .. DONE
     end
     assert.are.equal(' {"a":1}', play({ call(' {"a":1}') }).toolCalls[1].arguments) -- positive control
-    local bad_arguments = {
-      "", "{", '{"a":}', "[]", "[1]", "null", '"x"', "1", '{"a":1,"a":2}', "{}{}", "{} x",
-    }
-    for _, bad in ipairs(bad_arguments) do
-      refused(call(bad), "no JSON object")
-    end
     refused(START .. chunk(call_delta(0, nil, "fs_list", "{}")), "no usable id")
+    refused(START .. chunk(call_delta(0, "", "fs_list", "{}")), "no usable id")
     refused(START .. chunk(call_delta(0, "c1", nil, "{}")), "no usable name")
+    refused(START .. chunk(call_delta(0, "c1", 7, "{}")), "no usable name")
     refused(START .. chunk(call_delta(0, "c\n1", "a", "{}")), "no usable id")
     refused(START .. chunk(call_delta(1, "c1", "a", "{}")), "no usable index")
     refused(START .. chunk(call_delta(nil, "c1", "a", "{}")), "no usable index")
@@ -346,6 +354,22 @@ describe("openai adapter: refuses", function()
     local first = START .. chunk(call_delta(0, "c1", "a", ""))
     refused(first .. chunk(call_delta(0, "c2", nil, "{}")), "changes its id")
     refused(first .. chunk(call_delta(0, nil, "b", "{}")), "changes its name")
+  end)
+
+  it("no arguments and no name of a call: those are for the session to answer", function()
+    local bad_arguments = {
+      "", "{", '{"a":}', "[]", "[1]", "null", '"x"', "1", '{"a":1,"a":2}', "{}{}", "{} x", "\1\127 ä",
+      '{"a":"\\u0000"}', ("["):rep(65) .. ("]"):rep(65),
+    }
+    for _, bad in ipairs(bad_arguments) do
+      local calls = chunk(call_delta(0, "c1", "fs_list", bad)) .. chunk({}, "tool_calls")
+      local result = play({ START .. calls .. usage(1, 1, 2) .. DONE })
+      assert.are.equal(bad, result.toolCalls[1].arguments)
+    end
+    for _, name in ipairs({ "", "fs\27[2J", ("n"):rep(300), "ä" }) do
+      local calls = chunk(call_delta(0, "c1", name, "{}")) .. chunk({}, "tool_calls")
+      assert.are.equal(name, play({ START .. calls .. usage(1, 1, 2) .. DONE }).toolCalls[1].name)
+    end
   end)
 
   it("two tool calls with one id", function()
@@ -430,7 +454,7 @@ describe("openai adapter: limits", function()
     refused(pieces, "512 KiB of text", "LIMIT_EXCEEDED")
   end)
 
-  it("arguments of a call: 256 KiB", function()
+  it("arguments of a call: what is kept is more than 256 KiB if they were", function()
     local function call(n)
       return {
         chunk(call_delta(0, "c1", "a", '{"a":"')), chunk(call_delta(0, nil, nil, sized(n - 8))),
@@ -438,7 +462,13 @@ describe("openai adapter: limits", function()
       }
     end
     assert.are.equal(256 * 1024, #play(call(256 * 1024)).toolCalls[1].arguments)
-    refused(call(256 * 1024 + 1), "256 KiB of arguments", "LIMIT_EXCEEDED")
+    assert.are.equal(256 * 1024 + 1, #play(call(256 * 1024 + 1)).toolCalls[1].arguments)
+    local pieces = { chunk(call_delta(0, "c1", "a", "")) }
+    for i = 2, 21 do
+      pieces[i] = chunk(call_delta(0, nil, nil, sized(128 * 1024)))
+    end
+    pieces[22] = chunk({}, "tool_calls") .. DONE
+    assert.are.equal(384 * 1024, #play(pieces).toolCalls[1].arguments)
   end)
 
   it("calls of an answer: 128", function()
@@ -516,6 +546,11 @@ describe("openai adapter: whole answer", function()
     assert.are.equal("a", result.text)
   end)
 
+  it("passes on the arguments of a call as they are", function()
+    local message = { content = "a", tool_calls = json.array({ call("c1", '{"a"') }) }
+    assert.are.equal('{"a"', play({ whole(message, "tool_calls") }, JSON).toolCalls[1].arguments)
+  end)
+
   it("gives the same whatever the borders are, and an error wherever it is cut", function()
     for cut = 0, #GOOD - 1 do
       assert.are.equal("hällo", play({ GOOD:sub(1, cut), GOOD:sub(cut + 1) }, JSON).text)
@@ -527,7 +562,7 @@ describe("openai adapter: whole answer", function()
     local function bad(text, message, finish, more)
       refused(whole(message, finish, more), text, nil, JSON)
     end
-    bad("no JSON object", { tool_calls = json.array({ call("c1", "{") }) }, "tool_calls")
+    bad("arguments that are no text", { tool_calls = json.array({ call("c1", { a = 1 }) }) }, "tool_calls")
     bad("one id", { tool_calls = json.array({ call("c1", "{}"), call("c1", "{}") }) }, "tool_calls")
     bad("finishes with 'stop'", { tool_calls = json.array({ call("c1", "{}") }) }, "stop")
     bad("legacy", { function_call = { name = "a" } }, "function_call")

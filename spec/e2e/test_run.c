@@ -193,6 +193,38 @@ static void test_bad_calls_have_no_effect(void **state)
     }
 }
 
+/* What a model writes into a call is the model's mistake: it is told, and the run goes on. */
+static void test_unusable_calls_are_answered(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *turn, *code, *recorded;
+        unsigned failed;
+    } rows[] = {
+        {"\"fault\":\"bad_tool_json\",\"tool_calls\":[{\"name\":\"fs_write\",\"arguments\":"
+         "{\"path\":\"src/a.txt\",\"content\":\"after\"}},{\"name\":\"fs_list\",\"arguments\":{}}]",
+         "INVALID_ARGUMENTS", "\"input\":{\"unparsed\":\"{", 2},
+        {"\"tool_calls\":[{\"name\":\"fs_write\\u001b[2J\",\"arguments\":{\"path\":\"src/a.txt\","
+         "\"content\":\"after\"}}]",
+         "UNKNOWN_TOOL", "\"tool\":\"fs_write\\\\x1b[2J\"", 1},
+    };
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        struct e2e t;
+        struct e2e_result r;
+        open_project(&t);
+        play(&t, &r, rows[i].turn, NULL);
+        expect_status(&r, 0, rows[i].code);
+        expect_status(&r, 0, rows[i].recorded);
+        expect_status(&r, 0, "The end.");
+        assert_int_equal(count(&r.out, "\"ok\":false"), rows[i].failed);
+        assert_int_equal(count(&r.out, "\"ok\":true"), 0);
+        assert_int_equal(count(&r.out, "\"type\":\"policy.decision\""), 0);
+        expect_file(&t, "workspace/src/a.txt", "before\n");
+        e2e_result_free(&r);
+        close_project(&t);
+    }
+}
+
 static void test_provider_faults_end_the_run(void **state)
 {
     (void)state;
@@ -205,7 +237,6 @@ static void test_provider_faults_end_the_run(void **state)
         {"\"two_choices\"", "PROVIDER_INVALID_RESPONSE"},
         {"\"legacy_function_call\"", "PROVIDER_INVALID_RESPONSE"},
         {"\"bad_usage\"", "PROVIDER_INVALID_RESPONSE"},
-        {"\"bad_tool_json\"", "PROVIDER_INVALID_RESPONSE"},
         {"\"duplicate_ids\"", "PROVIDER_INVALID_RESPONSE"},
         {"\"wrong_finish\"", "PROVIDER_INVALID_RESPONSE"},
         {"\"redirect\"", "PROVIDER_STATUS"},
@@ -652,6 +683,7 @@ int main(void)
         cmocka_unit_test(test_search_withholds),
         cmocka_unit_test(test_outside_allowed_paths),
         cmocka_unit_test(test_bad_calls_have_no_effect),
+        cmocka_unit_test(test_unusable_calls_are_answered),
         cmocka_unit_test(test_provider_faults_end_the_run),
         cmocka_unit_test(test_provider_down),
         cmocka_unit_test(test_bad_policies),

@@ -14,7 +14,7 @@ local MAX_LINE = 1024 * 1024 -- one line of a stream
 local MAX_EVENT = 1024 * 1024 -- the data lines of one event together
 local MAX_BODY = 8 * 1024 * 1024 -- everything of one answer
 local MAX_TEXT = 512 * 1024 -- of an answer
-local MAX_ARGUMENTS = 256 * 1024 -- of one tool call
+local MAX_ARGUMENTS = 256 * 1024 -- of one tool call; what is beyond is not kept, and C refuses the call
 local MAX_CALLS = 128 -- of one answer
 local MAX_ERROR_BODY = 64 * 1024 -- of an answer that is an error; the rest is dropped
 local MAX_MESSAGE = 300 -- what is quoted of a provider
@@ -91,6 +91,11 @@ end
 
 -- ---- request ----
 
+--- The name of a call as every provider takes it back. Only a name that is no tool's is changed.
+local function plain_name(name)
+  return (name:gsub("[^%w_-]", "_"):sub(1, 64))
+end
+
 local function build_message(m)
   if m.role == "assistant" then
     local out = { role = "assistant", content = m.content }
@@ -101,7 +106,7 @@ local function build_message(m)
         list[i] = {
           id = call.id,
           type = "function",
-          ["function"] = { name = call.name, arguments = call.arguments },
+          ["function"] = { name = plain_name(call.name), arguments = call.arguments },
         }
       end
       out.tool_calls = json.array(list)
@@ -213,13 +218,6 @@ local function take_usage(state, usage)
   return true
 end
 
-local function take_identity(state, value, new)
-  if type(new) ~= "string" or #new == 0 or #new > 256 or new:find("[%c\127]") then
-    return fail(state, "the provider's tool call has no usable " .. value .. "; the answer was not used")
-  end
-  return new
-end
-
 local function take_call_start(state, call)
   if #state.calls >= MAX_CALLS then
     return fail(state, "the provider's answer has more than 128 tool calls; it was not used", LIMIT)
@@ -231,10 +229,13 @@ local function take_call_start(state, call)
   if not is_object(f) then
     return fail(state, "the provider's tool call has no 'function'; the answer was not used")
   end
-  local id = take_identity(state, "id", call.id)
-  local name = id and take_identity(state, "name", f.name)
-  if not name then
-    return nil
+  local id, name = call.id, f.name
+  if type(id) ~= "string" or #id == 0 or #id > 256 or id:find("[%c\127]") then
+    return fail(state, "the provider's tool call has no usable id; the answer was not used")
+  end
+  -- any text will do: a name that is no tool's is for the model to correct
+  if type(name) ~= "string" then
+    return fail(state, "the provider's tool call has no usable name; the answer was not used")
   end
   if state.ids[id] then
     return fail(state, "the provider's answer has two tool calls with one id; it was not used")
@@ -245,6 +246,7 @@ local function take_call_start(state, call)
   return entry
 end
 
+--- Keeps the text as it is: whether it is JSON, and small enough, is between C and the model.
 local function take_arguments(state, entry, text)
   if absent(text) then
     return true
@@ -252,12 +254,10 @@ local function take_arguments(state, entry, text)
   if type(text) ~= "string" then
     return fail(state, "the provider's tool call has arguments that are no text; the answer was not used")
   end
-  entry.size = entry.size + #text
-  if entry.size > MAX_ARGUMENTS then
-    local message = "the provider's tool call has more than 256 KiB of arguments; the answer was not used"
-    return fail(state, message, LIMIT)
+  if entry.size <= MAX_ARGUMENTS then
+    entry.arguments[#entry.arguments + 1] = text
   end
-  entry.arguments[#entry.arguments + 1] = text
+  entry.size = entry.size + #text
   return true
 end
 
@@ -603,18 +603,7 @@ end
 local function finish_calls(state)
   local calls = {}
   for i, entry in ipairs(state.calls) do
-    local text = table.concat(entry.arguments)
-    local value, message = json.decode(text)
-    if not is_object(value) or (#text > 0 and not text:find("^%s*{")) then
-      return fail(
-        state,
-        ("the provider's call of %s has arguments that are no JSON object (%s); it was not used"):format(
-          quoted(entry.name),
-          quoted(message) or "another value"
-        )
-      )
-    end
-    calls[i] = { id = entry.id, name = entry.name, arguments = text }
+    calls[i] = { id = entry.id, name = entry.name, arguments = table.concat(entry.arguments) }
   end
   if (#calls > 0) ~= (state.finish == "tool_calls") then
     return fail(
