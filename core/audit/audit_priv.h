@@ -75,7 +75,9 @@ struct audit {
     enum audit_mode mode;
     int dirfd;
     bool started;
-    struct br_store_info info; /* of AUDIT_START */
+    struct br_store_info info; /* of AUDIT_START; redacted when the row of the run is made */
+    char goal[BR_PATH_MAX];    /* as it came; info.goal is what is stored of it */
+    bool with_egress, secret_known;
     char wanted[BR_NAME_MAX + 1];
     struct recorder rec;
     struct text_stream streams[AUDIT_STREAMS_MAX];

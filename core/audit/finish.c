@@ -126,6 +126,10 @@ int record_finish(struct recorder *r, const struct ending *e, struct br_err *err
         return recorder_commit(r, err);
     if (!open.session_id) {
         const char *workspace = e->workspace && *e->workspace ? e->workspace : NULL;
+        if (workspace && !br_utf8_valid(workspace, strlen(workspace)))
+            return br_err_set(err, BR_E_EVENT_SCHEMA,
+                              "'workspace' of 'session.created' is not valid UTF-8; nothing was "
+                              "stored");
         ret =
             add(r, "session.created",
                 json_pack("{s:s, s:s*}", "sessionId", r->run.run_id, "workspace", workspace), err);

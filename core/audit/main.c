@@ -88,12 +88,13 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     a->info.started_us = br_rd_u64(rd);
     copy_cut(rd, a->info.workspace, sizeof(a->info.workspace));
     copy_cut(rd, a->info.model, sizeof(a->info.model));
-    copy_cut(rd, a->info.goal, sizeof(a->info.goal));
+    copy_cut(rd, a->goal, sizeof(a->goal));
     br_rd_str(rd, a->info.owner, sizeof(a->info.owner));
     a->dirfd = br_msg_take_fd(m);
     a->session.fd = flags & WITH_SESSION ? br_msg_take_fd(m) : -1;
     a->client.fd = flags & WITH_CLIENT ? br_msg_take_fd(m) : -1;
     a->egress.fd = flags & WITH_EGRESS ? br_msg_take_fd(m) : -1;
+    a->with_egress = a->egress.fd >= 0;
     a->mode = (enum audit_mode)mode;
     unsigned peers = !!(flags & WITH_SESSION) + !!(flags & WITH_CLIENT) + !!(flags & WITH_EGRESS);
     bool named = a->wanted[0] && strlen(a->wanted) < BR_ID_MAX;

@@ -15,6 +15,76 @@
 
 static int on_session_end(struct br_chan *c, int code, void *ctx, struct br_err *err);
 
+/* ---- the row of the run ---- */
+
+static void copy_redacted(struct audit *a, char *text, size_t cap)
+{
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_MSG_MAX * 4);
+    if (br_redact_text(a->rec.redact, text, strlen(text), &b, NULL) < 0 || !br_buf_cstr(&b)) {
+        snprintf(text, cap, "[redacted]");
+        return;
+    }
+    size_t n = br_utf8_floor(b.data, b.len < cap - 1 ? b.len : cap - 1);
+    memcpy(text, b.data, n);
+    text[n] = 0;
+}
+
+/* What a listing shows of the goal. A longer one is cut, and what might be the beginning of a
+ * secret before the cut goes with it. */
+static void redact_goal(struct audit *a)
+{
+    struct br_store_info *info = &a->info;
+    if (strlen(a->goal) < sizeof(info->goal)) {
+        snprintf(info->goal, sizeof(info->goal), "%s", a->goal);
+        copy_redacted(a, info->goal, sizeof(info->goal));
+        return;
+    }
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_MSG_MAX * 4);
+    struct br_redact_stream *s = br_redact_stream_new(a->rec.redact);
+    snprintf(info->goal, sizeof(info->goal), "[redacted]");
+    if (s && br_redact_stream_feed(s, a->goal, strlen(a->goal), &b, NULL) == 0) {
+        size_t n = b.len < sizeof(info->goal) - 1 ? b.len : sizeof(info->goal) - 1;
+        n = n ? br_utf8_floor(b.data, n) : 0;
+        if (n)
+            memcpy(info->goal, b.data, n);
+        info->goal[n] = 0;
+    }
+    br_redact_stream_free(&s);
+}
+
+/*
+ * Made with the first event, or at the end if there is none: bridled lets the session begin when
+ * the egress is ready, so that a key is known to the redactor by then. A run that ends before its
+ * egress said anything is recorded without what might hold the key.
+ */
+static int record_begin(struct audit *a, bool at_end, struct br_err *err)
+{
+    struct br_store_info *info = &a->info;
+    struct br_store_run run;
+    if (a->rec.run.id)
+        return 0;
+    if (at_end && a->with_egress && !a->secret_known) {
+        info->workspace[0] = 0;
+        snprintf(info->model, sizeof(info->model), "unknown");
+        snprintf(info->goal, sizeof(info->goal),
+                 "[not recorded: the run ended before it had begun]");
+    } else {
+        redact_goal(a);
+        copy_redacted(a, info->workspace, sizeof(info->workspace));
+        copy_redacted(a, info->model, sizeof(info->model));
+    }
+    int r = br_store_begin(a->rec.store, err);
+    if (r == 0)
+        r = br_store_add_run(a->rec.store, info, &run, err);
+    if (r == 0)
+        r = br_store_commit(a->rec.store, err);
+    else
+        br_store_rollback(a->rec.store);
+    if (r == 0)
+        a->rec.run = a->rec.committed = run;
+    return r;
+}
+
 /* ---- APPEND, TEXT ---- */
 
 static struct reply *new_reply(struct audit *a, uint64_t id)
@@ -48,6 +118,8 @@ static int append(struct audit *a, const char *type, const char *actor, const st
         return br_err_set(err, BR_E_EVENT_SCHEMA,
                           "'%s' events are made from streamed text; nothing was stored", type);
     int r = parse_data(text, &data, err);
+    if (r == 0)
+        r = record_begin(a, false, err);
     if (r == 0)
         r = strcmp(type, "agent.stopped") == 0 ? text_finish(a, err) : text_flush(a, err);
     if (r == 0)
@@ -104,8 +176,9 @@ static int on_text(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
         return br_err_set(err, BR_E_PEER_PROTOCOL, "a TEXT is malformed");
     struct reply *rep = new_reply(a, m->id);
     struct br_err why = a->broken;
-    r = a->broken.code ? -(int)a->broken.code
-                       : text_feed(a, stream, kind, bytes.data, bytes.len, final == 1, rep, &why);
+    r = a->broken.code ? -(int)a->broken.code : record_begin(a, false, &why);
+    if (r == 0)
+        r = text_feed(a, stream, kind, bytes.data, bytes.len, final == 1, rep, &why);
     settle(a, rep, r, &why);
     return 0;
 }
@@ -203,6 +276,7 @@ static int on_secret(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     if (r == 0)
         r = br_redact_secret(a->rec.redact, name, value.data ? value.data : (const uint8_t *)"",
                              value.len, err);
+    a->secret_known |= r == 0;
     if (value.data)
         explicit_bzero(value.data, value.cap);
     /* the receive buffer held it too */
@@ -232,35 +306,36 @@ static int on_egress_end(struct br_chan *c, int code, void *ctx, struct br_err *
 
 /* ---- start ---- */
 
-static void copy_redacted(struct audit *a, char *text, size_t cap)
+/* Could the store take the row? Nothing of the run is in this one, and it is taken back. */
+static int try_row(struct audit *a, struct br_err *err)
 {
-    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_MSG_MAX * 4);
-    if (br_redact_text(a->rec.redact, text, strlen(text), &b, NULL) < 0 || !br_buf_cstr(&b)) {
-        snprintf(text, cap, "[redacted]");
-        return;
-    }
-    size_t n = br_utf8_floor(b.data, b.len < cap - 1 ? b.len : cap - 1);
-    memcpy(text, b.data, n);
-    text[n] = 0;
+    struct br_store_info bare = {.started_us = a->info.started_us};
+    struct br_store_run run;
+    memcpy(bare.run_id, a->info.run_id, sizeof(bare.run_id));
+    int r = br_store_begin(a->rec.store, err);
+    if (r == 0)
+        r = br_store_add_run(a->rec.store, &bare, &run, err);
+    br_store_rollback(a->rec.store);
+    return r;
+}
+
+static bool valid(const char *text)
+{
+    return br_utf8_valid(text, strlen(text));
 }
 
 int record_start(struct audit *a, struct br_err *err)
 {
     struct br_store_info *info = &a->info;
     snprintf(info->run_id, sizeof(info->run_id), "%s", a->wanted);
-    copy_redacted(a, info->goal, sizeof(info->goal));
-    copy_redacted(a, info->workspace, sizeof(info->workspace));
-    copy_redacted(a, info->model, sizeof(info->model));
+    if (!valid(info->workspace) || !valid(info->model) || !valid(a->goal))
+        return br_err_set(err, BR_E_EVENT_SCHEMA,
+                          "the goal, the workspace or the model of the run is not valid UTF-8; "
+                          "nothing is recorded");
     a->rec.order = br_event_order_new();
-    int r = a->rec.order ? br_store_begin(a->rec.store, err)
-                         : br_err_set(err, BR_E_NOMEM, "no memory for a run");
-    if (r == 0)
-        r = br_store_add_run(a->rec.store, info, &a->rec.run, err);
-    if (r == 0)
-        r = br_store_commit(a->rec.store, err);
+    int r = a->rec.order ? try_row(a, err) : br_err_set(err, BR_E_NOMEM, "no memory for a run");
     if (r < 0)
         return r;
-    a->rec.committed = a->rec.run;
     br_chan_init(&a->session, a->session.fd, "session", session_rules, BR_ARRAY_LEN(session_rules),
                  a);
     br_chan_init(&a->egress, a->egress.fd, "egress", egress_rules, BR_ARRAY_LEN(egress_rules), a);
@@ -284,8 +359,11 @@ static int finish(struct audit *a, struct ending *e, struct br_err *err)
     }
     if (a->broken.code && !e->note[0])
         snprintf(e->note, sizeof(e->note), "%s", a->broken.text);
+    int r = record_begin(a, true, err);
+    if (r < 0)
+        return r;
     e->workspace = a->info.workspace;
-    int r = text_finish(a, err);
+    r = text_finish(a, err);
     int f = record_finish(&a->rec, e, err);
     return r < 0 ? r : f;
 }

@@ -85,6 +85,117 @@ static void test_secrets_never_reach_store_or_client(void **state)
     assert_false(h_in_files(h, "hunter2"));
 }
 
+/* The row of the run is made with its first event, when the key is known. */
+static void test_goal_with_the_key(void **state)
+{
+    struct harness *h = *state;
+    h->goal = "use Very-Secret/Value+1 or VmVyeS1TZWNyZXQvVmFsdWUrMQ== now";
+    h->workspace = "/home/Very-Secret/Value+1/w";
+    h->model = "m/Very-Secret/Value+1";
+    h_record(h, ALL, "run_1");
+    assert_false(h_in_files(h, "now"));
+    h_secret(h, "K", "Very-Secret/Value+1");
+    h_begin(h);
+    /* in the files as SQLite writes a row: one text behind the other */
+    assert_true(h_in_files(h, "m/[redacted:K]/home/[redacted:K]/wuse [redacted:K] or "
+                              "[redacted:K]== now"));
+    h_send_close(h, BR_OK, "completed", "", 0);
+    for (int i = 0; i < 3; i++)
+        h_event(h);
+    h_end(h, BR_OK, "completed", 0);
+    assert_false(h_in_files(h, "Very-Secret"));
+    assert_false(h_in_files(h, "VmVyeS1TZWNy"));
+}
+
+/* Streamed text may be the first of all. */
+static void test_goal_with_the_key_before_text(void **state)
+{
+    struct harness *h = *state;
+    h->goal = "use Very-Secret/Value+1 now";
+    h_record(h, ALL, "run_1");
+    h_secret(h, "K", "Very-Secret/Value+1");
+    h_text(h, "s", "it begins", false);
+    assert_true(h_in_files(h, "use [redacted:K] now"));
+    assert_false(h_in_files(h, "Very-Secret"));
+}
+
+static void record_goal(struct harness *h, const char *id, const char *goal, const char *key)
+{
+    h->goal = goal;
+    h_record(h, ALL, id);
+    h_secret(h, "K", key);
+    h_good(h, "session.created", "{\"sessionId\":\"ses_1\"}");
+    h_send_close(h, BR_OK, "completed", "", 0);
+    h_event(h);
+    h_event(h);
+    h_end(h, BR_OK, "completed", 0);
+}
+
+/* A long goal is cut for the list: never through a secret, wherever it lies. */
+static void test_long_goal_with_the_key(void **state)
+{
+    struct harness *h = *state;
+    const char *key = "Very-Secret/Value+1", *longer = "Quite-Long-Secret-Whose-Replacement-Is-"
+                                                       "Much-Shorter-Than-Itself";
+    char goal[BR_PATH_MAX / 2 + 1], id[32];
+    for (size_t at = BR_STORE_GOAL_MAX - 20; at <= BR_STORE_GOAL_MAX + 1; at++) {
+        memset(goal, 'g', sizeof(goal));
+        memcpy(goal + at, key, strlen(key));
+        goal[sizeof(goal) - 1] = 0;
+        snprintf(id, sizeof(id), "run_%zu", at);
+        record_goal(h, id, goal, key);
+        assert_true(h_in_files(h, "gggggggg"));
+        assert_false(h_in_files(h, "gVer"));
+    }
+    /* and bridled has cut through the last one already */
+    for (size_t i = 0; i < sizeof(goal) - 1; i++)
+        goal[i] = longer[i % strlen(longer)];
+    goal[sizeof(goal) - 1] = 0;
+    record_goal(h, "run_x", goal, longer);
+    assert_true(h_in_files(h, "[redacted:K][redacted:K]"));
+    assert_false(h_in_files(h, "Quite"));
+}
+
+/* What ends before its key is known is recorded, without what might hold it. */
+static void test_end_before_the_key_is_known(void **state)
+{
+    struct harness *h = *state;
+    char types[256];
+    h->goal = "use Very-Secret/Value+1 now";
+    h->workspace = "/home/Very-Secret/Value+1/w";
+    h->model = "m/Very-Secret/Value+1";
+    h_record(h, ALL, "run_1");
+    h_send_close(h, BR_E_PROGRAM_DIED, "failed", "the egress was killed", 0);
+    h_next(h, "session.created");
+    h_next(h, "error");
+    h_next(h, "agent.stopped");
+    h_end(h, BR_OK, "failed", 0);
+    h_record(h, ALL, "run_2");
+    h_hangup(h); /* the supervisor has died */
+    assert_int_equal(h_wait(h), 1);
+    assert_int_equal(h_read_back(h, "run_2", types, sizeof(types)), 3);
+    assert_string_equal(types, "session.created error agent.stopped ");
+    assert_false(h_in_files(h, "Very-Secret"));
+    assert_true(h_in_files(h, "[not recorded"));
+    /* positive control: where no key can come, the goal is kept */
+    h_record(h, H_SESSION | H_CLIENT, "run_3");
+    h_hangup(h);
+    assert_int_equal(h_wait(h), 1);
+    assert_true(h_in_files(h, "use Very-Secret/Value+1 now"));
+}
+
+/* Nothing is recorded of what cannot be said in JSON. */
+static void test_invalid_utf8_is_refused(void **state)
+{
+    struct harness *h = *state;
+    h->workspace = "/home/\xff\xfe";
+    h_start(h, H_RECORD, ALL, "run_1", "");
+    assert_string_equal(h->m.text, "EVENT_SCHEMA_FAILED");
+    h_has(h->m.status, "is not valid UTF-8");
+    assert_int_equal(h_wait(h), 1);
+    assert_false(h_in_files(h, "run_1"));
+}
+
 /* A file full of assignments, as large as an output may be: its redacted form would be twice as
  * large, and a run must not end over what it has read. */
 static void test_redaction_does_not_break_a_limit(void **state)
@@ -406,6 +517,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_append_is_stored_and_shown),
         T(test_secrets_never_reach_store_or_client),
+        T(test_goal_with_the_key),
+        T(test_goal_with_the_key_before_text),
+        T(test_long_goal_with_the_key),
+        T(test_end_before_the_key_is_known),
+        T(test_invalid_utf8_is_refused),
         T(test_redaction_does_not_break_a_limit),
         T(test_streamed_text_is_redacted_across_messages),
         T(test_text_keeps_its_place),

@@ -180,9 +180,9 @@ void h_start(struct harness *h, int mode, unsigned flags, const char *run_id, co
     br_buf_put_u8(&o.buf, (uint8_t)flags);
     br_buf_put_str(&o.buf, run_id);
     br_buf_put_u64(&o.buf, 1700000000000000u);
-    br_buf_put_str(&o.buf, "/home/somebody/project");
-    br_buf_put_str(&o.buf, "test-model");
-    br_buf_put_str(&o.buf, "mend the test; password=hunter2-goal");
+    br_buf_put_str(&o.buf, h->workspace ? h->workspace : "/home/somebody/project");
+    br_buf_put_str(&o.buf, h->model ? h->model : "test-model");
+    br_buf_put_str(&o.buf, h->goal ? h->goal : "mend the test; password=hunter2-goal");
     br_buf_put_str(&o.buf, owner);
     br_out_fd(&o, open(h->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), true);
     if (flags & H_SESSION)

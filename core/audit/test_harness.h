@@ -23,10 +23,10 @@ enum { H_SESSION = 1, H_CLIENT = 2, H_EGRESS = 4 };
 struct h_message {
     enum br_msg_type type;
     uint64_t id;
-    uint32_t code;   /* APPEND_FAILED, AUDIT_CLOSED, EVENTS_END */
-    uint64_t row;    /* APPENDED, EVENT */
-    char text[2048]; /* AUDIT_READY's code name, APPENDED's event id, EVENTS_END's text, run id */
-    char status[64]; /* AUDIT_CLOSED, RUN_ROW */
+    uint32_t code;    /* APPEND_FAILED, AUDIT_CLOSED, EVENTS_END */
+    uint64_t row;     /* APPENDED, EVENT */
+    char text[2048];  /* AUDIT_READY's code name, APPENDED's event id, EVENTS_END's text, run id */
+    char status[256]; /* AUDIT_READY, AUDIT_CLOSED, RUN_ROW */
     struct br_buf body; /* EVENT */
 };
 
@@ -36,8 +36,9 @@ struct harness {
     struct br_chan sup, session, client, egress;
     struct h_message m;
     uint64_t next_id;
-    uid_t uid;    /* who runs it; 0: the caller */
-    rlim_t fsize; /* RLIMIT_FSIZE of the program; 0: none */
+    const char *goal, *workspace, *model; /* of AUDIT_START; NULL: something harmless */
+    uid_t uid;                            /* who runs it; 0: the caller */
+    rlim_t fsize;                         /* RLIMIT_FSIZE of the program; 0: none */
 };
 
 /* A store directory of the right owner and mode in /tmp. */

@@ -350,34 +350,72 @@ static void test_refused_configurations(void **state)
 
 /* ---- the redactor first ---- */
 
+/* Neither a request, nor readiness, before audit knows the key. */
 static void test_no_request_before_secret_known(void **state)
 {
     struct rig r = {.server = &server};
     (void)state;
     set_mode(ODD_JSON);
     assert_int_equal(rig_start(&r, &(struct rig_options){.no_secret_known = true}), 0);
+    r.ready_code[0] = '\0'; /* the broker's */
     rig_ask(&r, 1);
     assert_false(rig_until(&r, &r.have_end, 300));
+    assert_true(r.secret_right);
     assert_int_equal(connections_seen(), 0);
+    assert_string_equal(r.ready_code, "");
     assert_int_equal(br_chan_send(&r.audit, BR_MSG_SECRET_KNOWN, 1, NULL, NULL), 0);
     assert_true(rig_until(&r, &r.have_end, 5000));
+    assert_string_equal(r.ready_code, "OK");
     assert_int_equal(r.end_code, 0);
     assert_int_equal(requests_seen(), 1);
     rig_stop(&r, 0, 0);
 }
 
-static void test_no_request_without_audit(void **state)
+/* It says so and ends; what waited is not sent. */
+static void expect_no_egress(struct rig *r)
+{
+    assert_int_equal(WEXITSTATUS(rig_wait_child(r->egress, 15000)), 1);
+    r->egress = 0;
+    (void)rig_until(r, NULL, 100);
+    assert_string_equal(r->ready_code, "EVENT_REDACTION_FAILED");
+    assert_false(r->have_end && r->end_code == BR_OK);
+    assert_int_equal(connections_seen(), 0);
+    rig_stop(r, 0, -1);
+}
+
+static void test_no_start_without_audit(void **state)
 {
     struct rig r = {.server = &server};
     (void)state;
     set_mode(ODD_JSON);
     assert_int_equal(rig_start(&r, &(struct rig_options){.no_secret_known = true}), 0);
+    r.ready_code[0] = '\0';
     rig_ask(&r, 1);
     assert_false(rig_until(&r, &r.have_end, 100));
     br_chan_close(&r.audit);
-    assert_true(rig_until(&r, &r.have_end, 5000));
-    assert_int_equal(r.end_code, BR_E_REDACTION_FAILED);
-    rig_ask_wait(&r, 2);
+    expect_no_egress(&r);
+}
+
+static void test_no_start_with_silent_audit(void **state)
+{
+    struct rig r = {.server = &server};
+    (void)state;
+    set_mode(ODD_JSON);
+    assert_int_equal(rig_start(&r, &(struct rig_options){.no_secret_known = true}), 0);
+    r.ready_code[0] = '\0';
+    expect_no_egress(&r);
+}
+
+/* Audit goes after it knew the key. */
+static void test_no_request_without_audit(void **state)
+{
+    struct rig r = {.server = &server};
+    (void)state;
+    set_mode(ODD_JSON);
+    assert_int_equal(rig_start(&r, &(struct rig_options){.key = NULL}), 0);
+    br_chan_close(&r.audit);
+    (void)rig_until(&r, NULL, 100);
+    rig_ask_wait(&r, 1);
     assert_int_equal(r.end_code, BR_E_REDACTION_FAILED);
     assert_int_equal(connections_seen(), 0);
     rig_stop(&r, 0, 0);
@@ -678,6 +716,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_tls_is_required_to_work),
         cmocka_unit_test(test_refused_configurations),
         cmocka_unit_test(test_no_request_before_secret_known),
+        cmocka_unit_test(test_no_start_without_audit),
+        cmocka_unit_test(test_no_start_with_silent_audit),
         cmocka_unit_test(test_no_request_without_audit),
         cmocka_unit_test(test_one_request_lease),
         cmocka_unit_test(test_settlement),

@@ -3,7 +3,8 @@
  * outward. Started by bridled with its supervision channel on fd 3 and, at most, one variable in
  * its environment. It parses no body. The broker, which feeds it requests, is not trusted with
  * anything but the body and the path; where they go and with which key was fixed by EGRESS_START.
- * Before the first request the key is made known to audit, so that it can never be stored.
+ * It is ready only when audit knows the key: no event of the run is made before that, and no
+ * request is sent.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +17,7 @@
 #include "wire/types.h"
 #include "wire/wire.h"
 
-/* How long a request waits for audit's SECRET_KNOWN. */
+/* How long a start, or a request, waits for audit's SECRET_KNOWN. */
 #define EGRESS_SECRET_WAIT_US 10000000u
 /* PROV_HEAD, and PROV_END behind it. */
 #define EGRESS_OUTBOX_MAX 4u
@@ -47,6 +48,9 @@ struct egress {
     char key_env[128];
     struct br_secret key;
     bool key_known;
+    bool ready;        /* ROLE_READY was sent */
+    uint64_t start_id; /* of EGRESS_START */
+    uint64_t ready_by; /* SECRET_KNOWN must have come; 0: it is not waited for */
     CURLM *multi;
     struct br_transfer *transfer;
     struct request request;
@@ -185,18 +189,43 @@ static const struct br_msg_rule broker_rules[] = {
     {BR_MSG_PROV_CANCEL, BR_PERMIT, 0, 0, 0, 0, on_cancel},
 };
 
+/* ---- readiness ---- */
+
+/* ROLE_READY, once. Returns the failure that it tells, or that of sending it. */
+static int say_ready(struct egress *e, const struct br_err *why, struct br_err *err)
+{
+    BR_CLEANUP_OUT struct br_out out = BR_OUT_INIT;
+    br_buf_put_str(&out.buf, br_code_name((int)why->code));
+    br_buf_put_str(&out.buf, why->code ? why->text : "");
+    e->ready = true;
+    int sent = br_chan_send(&e->sup, BR_MSG_ROLE_READY, e->start_id, &out, err);
+    if (!why->code)
+        return sent;
+    if (err)
+        *err = *why;
+    return -(int)why->code;
+}
+
+static int say_unknown(struct egress *e, const char *text, struct br_err *err)
+{
+    struct br_err why;
+    br_err_set(&why, BR_E_REDACTION_FAILED, "%s", text);
+    return say_ready(e, &why, err);
+}
+
 /* ---- from audit ---- */
 
 static int on_secret_known(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct egress *e = ctx;
+    const struct br_err ok = {.code = BR_OK};
     (void)c;
     (void)m;
-    (void)err;
     e->key_known = true;
+    int r = e->ready ? 0 : say_ready(e, &ok, err);
     if (e->request.waiting)
         request_launch(e);
-    return 0;
+    return r;
 }
 
 static const struct br_msg_rule audit_rules[] = {
@@ -271,6 +300,7 @@ static int egress_configure(struct egress *e, const char *base_url, struct br_er
 static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct egress *e = ctx;
+    (void)c;
     char base_url[BR_EGRESS_URL_MAX + 2];
     br_rd_str(&m->rd, base_url, sizeof(base_url));
     br_rd_str(&m->rd, e->key_env, sizeof(e->key_env));
@@ -291,13 +321,11 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     base_url_default(base_url, sizeof(base_url));
     int r = egress_configure(e, base_url, &why);
     explicit_bzero(base_url, sizeof(base_url));
-    BR_CLEANUP_OUT struct br_out out = BR_OUT_INIT;
-    br_buf_put_str(&out.buf, br_code_name(r < 0 ? (int)why.code : BR_OK));
-    br_buf_put_str(&out.buf, r < 0 ? why.text : "");
-    int sent = br_chan_send(c, BR_MSG_ROLE_READY, m->id, &out, err);
-    if (r < 0 && err)
-        *err = why;
-    return r < 0 ? r : sent;
+    e->start_id = m->id;
+    if (r < 0 || e->key_known)
+        return say_ready(e, &why, err);
+    e->ready_by = br_now_us() + EGRESS_SECRET_WAIT_US;
+    return 0;
 }
 
 static const struct br_msg_rule sup_rules[] = {
@@ -326,6 +354,11 @@ static int serve(struct egress *e, struct br_chan *c, struct br_err *err)
     }
     /* without audit nothing more is sent, and what runs is cut */
     e->key_known = false;
+    if (e->ready_by && !e->ready)
+        return say_unknown(e,
+                           "'bridle-audit' has gone before it knew the provider's key; nothing "
+                           "was sent",
+                           err);
     br_transfer_abort(e->transfer, BR_E_PROGRAM_DIED,
                       "'bridle-audit' has gone; the request to the provider was cut");
     if (e->request.waiting)
@@ -383,6 +416,11 @@ static int egress_loop(struct egress *e, struct br_err *err)
         br_transfer_check(e->transfer);
         if (br_transfer_ended(e->transfer, &end, &sent, &got) && e->broker.fd >= 0)
             request_end(e, &end, sent, got);
+        if (e->ready_by && !e->ready && br_now_us() > e->ready_by)
+            return say_unknown(e,
+                               "'bridle-audit' did not say that it knows the provider's key; "
+                               "nothing was sent",
+                               err);
         if (e->request.waiting && br_now_us() - e->request.arrived_us > EGRESS_SECRET_WAIT_US)
             request_refuse(e, BR_E_REDACTION_FAILED,
                            "'bridle-audit' did not say that it knows the provider's key; nothing "

@@ -192,6 +192,8 @@ static int start_all(struct supervisor *s, struct links *l, struct br_err *err)
         r = provider_start(s, br_steal_fd(&l->broker[0]), br_steal_fd(&l->secret[1]), err);
     if (r == 0)
         r = tell_started(s, l, err);
+    if (r == 0 && agent) /* no event of the run before the redactor knows the provider's key */
+        r = wait_ready(s, P_EGRESS, START_TIMEOUT_US, err);
     if (r == 0)
         r = start_session(s, l, err);
     return r;

@@ -112,11 +112,14 @@ static void play(const char *env_form, bool streaming)
              "    streaming = %s, models = { \"some-model\" } } } }\n",
              port, streaming ? "true" : "false");
     e2e_write(&t, "bridle.lua", text);
+    /* and an operator who pasted it into the goal */
+    char goal[256], command[256];
+    snprintf(goal, sizeof(goal), "go with " KEY " or %s or %s, please", base64, hex);
     const char *const plain[] = {"bridle",     "run", "--json", "-C", "workspace", "-p",
-                                 "policy.lua", "-m",  env_form, "go", NULL};
+                                 "policy.lua", "-m",  env_form, goal, NULL};
     const char *const with_config[] = {"bridle",     "run", "--json",     "-C",
                                        "workspace",  "-p",  "policy.lua", "--config",
-                                       "bridle.lua", "go",  NULL};
+                                       "bridle.lua", goal,  NULL};
     e2e_wait(&t, e2e_spawn(&t, (char *const *)(config ? with_config : plain), (char *const *)env),
              60, &r);
     if (r.status != 0 || !count(&r.out, "\"status\":\"completed\""))
@@ -126,6 +129,13 @@ static void play(const char *env_form, bool streaming)
     char *made = e2e_read(&t, "workspace/src/made");
     assert_string_equal(made, "x");
     free(made);
+    expect_no_key(&t, &r);
+    snprintf(command, sizeof(command), "grep -rqaF 'go with [redacted:' '%s'", t.state);
+    assert_int_equal(WEXITSTATUS(system(command)), 0);
+    e2e_result_free(&r);
+    e2e_run(&t, &r, "bridle", "show", NULL);
+    assert_int_equal(r.status, 0);
+    assert_int_equal(count(&r.out, "go with [redacted:"), 1);
     expect_no_key(&t, &r);
     e2e_result_free(&r);
     close(control);
