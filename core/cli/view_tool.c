@@ -165,7 +165,7 @@ static void put_verdict(struct br_cli_view *v, bool ok, const json_t *output)
     }
     view_word(v, style, word, 7);
     if (strlen(word) >= 7)
-        br_buf_put_u8(&v->out, ' ');
+        br_buf_printf(&v->out, "  ");
 }
 
 /* The one-line account of an output that init made; false if it is not one of those. */
