@@ -213,12 +213,26 @@ static int on_read_timeout(void *ctx, struct br_err *err)
     return 0;
 }
 
+/* On a Unix socket only root, egress, and whoever runs this program: its name is no secret. */
+static bool is_welcome(int conn)
+{
+    int domain = 0;
+    struct ucred peer = {.uid = (uid_t)-1};
+    socklen_t n = sizeof(domain), m = sizeof(peer);
+    if (getsockopt(conn, SOL_SOCKET, SO_DOMAIN, &domain, &n) < 0 || domain != AF_UNIX)
+        return domain != AF_UNIX && domain != 0;
+    return getsockopt(conn, SOL_SOCKET, SO_PEERCRED, &peer, &m) == 0 &&
+           (peer.uid == 0 || peer.uid == BR_UID_EGRESS || peer.uid == geteuid());
+}
+
 static int on_accept(void *ctx, int fd, short revents, struct br_err *err)
 {
     struct server *s = ctx;
     (void)revents;
     (void)err;
     int conn = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (conn >= 0 && !is_welcome(conn))
+        br_close(&conn);
     if (conn < 0)
         return 0;
     for (unsigned i = 0; i < SCRIPTED_CONNS_MAX; i++) {
@@ -279,7 +293,7 @@ static int on_sup_end(struct br_chan *c, int code, void *ctx, struct br_err *err
     return code;
 }
 
-static const int scripted_calls[] = {SYS_accept4, SYS_sendto};
+static const int scripted_calls[] = {SYS_accept4, SYS_sendto, SYS_getsockopt, SYS_geteuid};
 
 static int scripted_run(struct server *s, struct br_err *err)
 {

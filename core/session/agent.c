@@ -274,12 +274,10 @@ void session_run_exec(struct session *s, struct outcome *o)
     struct br_err err = {.code = BR_OK};
     struct effect e = {.action = NULL};
     json_t *output = NULL, *argv = json_array();
-    uint64_t started = 0;
     for (uint32_t i = 0; i < s->argc; i++)
         json_array_append_new(argv, json_string(s->argv[i]));
     int r = begin(s, &err);
     if (r == 0) {
-        started = br_now_us();
         r = session_record(s, "tool.call", "operator",
                            json_pack("{s:s, s:s, s:{s:O}}", "callId", "exec", "tool",
                                      "process_exec", "input", "argv", argv));
@@ -288,7 +286,8 @@ void session_run_exec(struct session *s, struct outcome *o)
             r = tools_resolve_argv(s->argv, s->argc, &e, &err);
             if (r == 0)
                 r = session_call_effect(s, "exec", &e, &output, &err);
-            (void)session_record_result(s, "exec", "process_exec", started, output, r, &err);
+            (void)session_record_result(s, "exec", "process_exec", s->effect_started_us, output, r,
+                                        &err);
         }
     }
     json_decref(argv);

@@ -91,8 +91,9 @@ int session_record_result(struct session *s, const char *call_id, const char *to
         json_object_set(data, "output", output);
     if (code)
         json_object_set_new(data, "error", error_json(code, err));
-    json_object_set_new(data, "durationMs",
-                        json_integer((json_int_t)((br_now_us() - started_us) / 1000)));
+    json_object_set_new(
+        data, "durationMs",
+        json_integer((json_int_t)((started_us ? br_now_us() - started_us : 0) / 1000)));
     return session_record(s, "tool.result", "sandbox-runner", data);
 }
 
@@ -130,7 +131,7 @@ int session_call(struct session *s, const struct call *c, char **reply_text)
     struct br_err err = {.code = BR_OK};
     struct effect e = {.action = NULL};
     json_t *output = NULL;
-    uint64_t started = br_now_us();
+    s->effect_started_us = 0;
     *reply_text = NULL;
 
     json_t *args = json_loads(c->arguments, JSON_REJECT_DUPLICATES, NULL);
@@ -149,7 +150,7 @@ int session_call(struct session *s, const struct call *c, char **reply_text)
     if (r == 0)
         r = session_call_effect(s, call_id, &e, &output, &err);
     if (rec == 0)
-        rec = session_record_result(s, call_id, tool, started, output, r, &err);
+        rec = session_record_result(s, call_id, tool, s->effect_started_us, output, r, &err);
     *reply_text = tell_model(output, r, &err);
     json_decref(args);
     json_decref(output);

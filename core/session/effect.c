@@ -66,6 +66,7 @@ int session_effect(struct session *s, const struct br_grant_ref *g, const char *
     br_grant_ref_put(&o.buf, g);
     br_init_call_put(&o, &e->op);
     uint64_t id = session_expect(s, &s->inited);
+    s->effect_started_us = br_now_us();
     r = br_chan_send(&s->init, BR_MSG_INIT_CALL, id, &o, err);
     if (r < 0)
         return r;

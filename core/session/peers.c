@@ -244,7 +244,7 @@ static int on_data(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
     if (br_buf_put(&s->provided.data, part.data, part.len) < 0)
         return br_err_set(err, BR_E_LIMIT_EXCEEDED, "the response is larger than %u bytes",
                           BR_BLOB_MAX);
-    s->kick = true;
+    body_moved(s);
     return 0;
 }
 

@@ -100,6 +100,8 @@ struct session {
     char open_ask[BR_ID_MAX]; /* the permission that waits for a person; "" if none */
     char ask_note[BR_PATH_MAX];
     bool sandbox_up;
+    uint64_t
+        effect_started_us; /* of the present call; 0 before, and while it is decided and asked */
     uint64_t launched_us;
     char sandbox_name[BR_NAME_MAX], sandbox_image[BR_NAME_MAX], sandbox_network[16];
     uint32_t sandbox_mounts;
@@ -221,7 +223,8 @@ int session_call_read(struct call *c, const char *name, const char *arguments, s
 /* Run one call and add its answer to `reply_text` (JSON for the model). 0 to go on, or a negative
  * code that ends the run. */
 int session_call(struct session *s, const struct call *c, char **reply_text);
-/* Record tool.result: `output` (borrowed) of a call that went well, else code and err. */
+/* Record tool.result (started_us 0: nothing was run): `output` (borrowed) of a call that went well,
+ * else code and err. */
 int session_record_result(struct session *s, const char *call_id, const char *tool,
                           uint64_t started_us, json_t *output, int code, const struct br_err *err);
 /* Decide, ask, grant, run: what is between tool.call and tool.result. */

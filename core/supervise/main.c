@@ -29,7 +29,8 @@ void sup_fail(struct supervisor *s, int code, const char *fmt, ...)
     va_end(ap);
 }
 
-int sup_wait(struct supervisor *s, const bool *done, uint64_t timeout_us, bool even_if_failed)
+int sup_wait_of(struct supervisor *s, const struct program *p, const bool *done,
+                uint64_t timeout_us, bool even_if_failed)
 {
     uint64_t deadline = br_now_us() + timeout_us;
     while (!*done) {
@@ -37,6 +38,8 @@ int sup_wait(struct supervisor *s, const bool *done, uint64_t timeout_us, bool e
             return s->fail_code;
         if (!even_if_failed && s->canceled)
             return br_err_set(&s->fail_err, BR_E_CANCELED, "the run was canceled");
+        if (p && p->ended)
+            return -BR_E_PROGRAM_DIED;
         s->kick = false;
         int r = br_loop_run_until(s->loop, &s->kick, deadline, NULL);
         if (r == -BR_E_TIMEOUT)
@@ -47,6 +50,11 @@ int sup_wait(struct supervisor *s, const bool *done, uint64_t timeout_us, bool e
         }
     }
     return 0;
+}
+
+int sup_wait(struct supervisor *s, const bool *done, uint64_t timeout_us, bool even_if_failed)
+{
+    return sup_wait_of(s, NULL, done, timeout_us, even_if_failed);
 }
 
 void sup_end(struct supervisor *s, int code, int exit_code, const char *text)

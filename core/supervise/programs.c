@@ -134,6 +134,8 @@ static int on_child_end(void *ctx, int fd, short revents, struct br_err *err)
         ;
     p->ended = true;
     s->kick = true;
+    if (p->id == P_LAUNCH)
+        sandbox_lost(s);
     if (p->expected)
         return 0;
     if (WIFEXITED(p->status) && WEXITSTATUS(p->status) == 0) {

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -181,41 +180,29 @@ int provider_choose(struct supervisor *s, struct br_err *err)
 
 /* ---- starting ---- */
 
-static int scripted_socket(struct supervisor *s, struct sockaddr_un *sa, struct br_err *err)
+/*
+ * An abstract socket leaves no file behind, whoever is killed; its name is random, and the server
+ * turns away everybody but egress.
+ */
+static int scripted_socket(char path[64], struct br_err *err)
 {
-    snprintf(s->socket_dir, sizeof(s->socket_dir), "/tmp/bridle-XXXXXX");
-    if (!mkdtemp(s->socket_dir)) {
-        s->socket_dir[0] = 0;
-        return br_err_errno(err, BR_E_IO, "no private directory below '/tmp'");
-    }
-    *sa = (struct sockaddr_un){.sun_family = AF_UNIX};
-    snprintf(sa->sun_path, sizeof(sa->sun_path), "%s/provider.sock", s->socket_dir);
+    struct sockaddr_un sa = {.sun_family = AF_UNIX};
+    uint8_t raw[16];
+    br_random(raw, sizeof(raw));
+    int n = snprintf(path, 64, "@bridle-");
+    for (size_t i = 0; i < sizeof(raw); i++)
+        n += snprintf(path + n, 64 - (size_t)n, "%02x", raw[i]);
+    memcpy(sa.sun_path + 1, path + 1, (size_t)n - 1);
     BR_CLEANUP_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    uid_t uid = program_uid(P_EGRESS);
-    mode_t old = umask(0177);
-    int r = fd >= 0 ? bind(fd, (struct sockaddr *)sa, sizeof(*sa)) : -1;
-    umask(old);
-    /* only egress may connect; with the directory merely searchable nobody else finds it */
-    if (r < 0 || listen(fd, SCRIPTED_BACKLOG) < 0 ||
-        (geteuid() == 0 && (chown(sa->sun_path, uid, uid) < 0 || chmod(s->socket_dir, 0711) < 0)))
+    socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + (size_t)n);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&sa, len) < 0 || listen(fd, SCRIPTED_BACKLOG) < 0)
         return br_err_errno(err, BR_E_IO, "the socket of the scripted provider could not be made");
     return br_steal_fd(&fd);
 }
 
-void provider_clean(struct supervisor *s)
+static int start_scripted(struct supervisor *s, char path[64], struct br_err *err)
 {
-    char path[sizeof(s->socket_dir) + 16];
-    if (!s->socket_dir[0])
-        return;
-    snprintf(path, sizeof(path), "%s/provider.sock", s->socket_dir);
-    (void)unlink(path);
-    (void)rmdir(s->socket_dir);
-    s->socket_dir[0] = 0;
-}
-
-static int start_scripted(struct supervisor *s, struct sockaddr_un *sa, struct br_err *err)
-{
-    BR_CLEANUP_FD int sock = scripted_socket(s, sa, err);
+    BR_CLEANUP_FD int sock = scripted_socket(path, err);
     if (sock < 0)
         return sock;
     int r = program_start(s, P_SCRIPTED, err);
@@ -241,6 +228,9 @@ static int start_egress(struct supervisor *s, const char *socket_path, int broke
     br_out_fd(&o, broker, true);
     br_out_fd(&o, audit, true);
     int r = program_start(s, P_EGRESS, err);
+    char *key = s->provider.key_env[0] ? getenv(s->provider.key_env) : NULL;
+    if (key) /* egress has it; here it would only stay readable in /proc/PID/environ */
+        explicit_bzero(key, strlen(key));
     return r < 0 ? r : br_chan_send(&s->programs[P_EGRESS].chan, BR_MSG_EGRESS_START, 0, &o, err);
 }
 
@@ -267,16 +257,16 @@ static int start_broker(struct supervisor *s, int session, int egress, struct br
 int provider_start(struct supervisor *s, int session_fd, int audit_fd, struct br_err *err)
 {
     BR_CLEANUP_FD int session = session_fd, audit = audit_fd;
-    struct sockaddr_un sa = {.sun_family = AF_UNIX};
+    char path[64] = "";
     int ends[2];
     if (s->provider.scripted) {
-        int r = start_scripted(s, &sa, err);
+        int r = start_scripted(s, path, err);
         if (r < 0)
             return r;
     }
     if (br_chan_pair(ends) < 0)
         return br_err_errno(err, BR_E_IO, "no channel between broker and egress");
     BR_CLEANUP_FD int broker_end = ends[0], egress_end = ends[1];
-    int r = start_egress(s, sa.sun_path, br_steal_fd(&egress_end), br_steal_fd(&audit), err);
+    int r = start_egress(s, path, br_steal_fd(&egress_end), br_steal_fd(&audit), err);
     return r < 0 ? r : start_broker(s, br_steal_fd(&session), br_steal_fd(&broker_end), err);
 }

@@ -3,11 +3,16 @@
  * program that said it and fails the run.
  */
 #include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "supervise/supervise_priv.h"
+
+#define PID1_END_MS 10000
 
 static int malformed(struct br_chan *c, const struct br_msg *m, struct br_err *err)
 {
@@ -193,6 +198,16 @@ static int on_refused(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
     return 0;
 }
 
+static void tell_stopped(struct supervisor *s, uint8_t verified)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_u8(&o.buf, verified);
+    br_buf_put_u32(&o.buf, s->sandbox_status);
+    br_buf_put_u64(&o.buf, s->sandbox_ms);
+    br_buf_put_str(&o.buf, s->sandbox_detail);
+    (void)br_chan_send(&s->programs[P_SESSION].chan, BR_MSG_SUP_STOPPED, 0, &o, NULL);
+}
+
 static int on_stopped(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct supervisor *s = ((struct program *)ctx)->sup;
@@ -206,13 +221,29 @@ static int on_stopped(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
     s->sandbox_over = s->kick = true;
     br_chan_forbid(c, BR_MSG_LAUNCH_STOPPED);
     br_close(&s->sandbox_pidfd);
-    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    br_buf_put_u8(&o.buf, verified);
-    br_buf_put_u32(&o.buf, s->sandbox_status);
-    br_buf_put_u64(&o.buf, s->sandbox_ms);
-    br_buf_put_str(&o.buf, s->sandbox_detail);
-    (void)br_chan_send(&s->programs[P_SESSION].chan, BR_MSG_SUP_STOPPED, 0, &o, NULL);
+    tell_stopped(s, verified);
     return 0;
+}
+
+void sandbox_lost(struct supervisor *s)
+{
+    if (s->sandbox == SANDBOX_ASKED) {
+        refuse_launch(s, BR_E_PROGRAM_DIED, "the launcher ended before it had started the sandbox");
+        return;
+    }
+    if (s->sandbox != SANDBOX_UP)
+        return;
+    /* pid 1 takes the whole namespace along */
+    (void)syscall(SYS_pidfd_send_signal, s->sandbox_pidfd, SIGKILL, NULL, 0);
+    struct pollfd p = {.fd = s->sandbox_pidfd, .events = POLLIN};
+    bool gone = poll(&p, 1, PID1_END_MS) == 1;
+    br_close(&s->sandbox_pidfd);
+    s->sandbox = SANDBOX_UNVERIFIED;
+    s->sandbox_over = s->kick = true;
+    snprintf(s->sandbox_detail, sizeof(s->sandbox_detail),
+             gone ? "the launcher ended before it had verified the cleanup"
+                  : "pid 1 of the sandbox did not end");
+    tell_stopped(s, 0);
 }
 
 static int on_probed(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)

@@ -15,15 +15,19 @@
 
 #define START_TIMEOUT_US (15u * 1000000u)
 #define GRACE_US (15u * 1000000u)
+#define SWEEP_US (5u * 1000000u)
 #define EXIT_GRACE_US (300u * 1000u)
 #define WALL_GRACE_S 20u
 
 static int wait_ready(struct supervisor *s, enum program_id id, uint64_t timeout,
                       struct br_err *err)
 {
-    int r = sup_wait(s, &s->programs[id].ready, timeout, false);
+    int r = sup_wait_of(s, &s->programs[id], &s->programs[id].ready, timeout, false);
     if (r == -BR_E_TIMEOUT)
         return br_err_set(err, BR_E_TIMEOUT, "the %s did not start in time", program_name(id));
+    if (r == -BR_E_PROGRAM_DIED && !s->fail_code)
+        return br_err_set(err, BR_E_PROGRAM_DIED, "the %s ended before it was ready",
+                          program_name(id));
     if (r == 0) /* it may have said that it is not */
         r = s->fail_code;
     if (r < 0 && err)
@@ -63,15 +67,6 @@ int audit_start(struct supervisor *s, uint8_t mode, int session_fd, int client_f
     return r < 0 ? r : wait_ready(s, P_AUDIT, START_TIMEOUT_US, err);
 }
 
-/* Until *done, which that program brings about, or it has ended without. */
-static bool wait_for(struct supervisor *s, const bool *done, enum program_id id, uint64_t timeout)
-{
-    uint64_t end = br_now_us() + timeout;
-    while (!*done && program_running(s, id) && br_now_us() < end)
-        (void)sup_wait(s, done, 50000, true);
-    return *done;
-}
-
 /* Close the records that dead owners left. Failure is told, but does not stop a new run: the store
  * itself is opened and checked again right after. */
 static void recover(struct supervisor *s)
@@ -80,7 +75,8 @@ static void recover(struct supervisor *s)
     s->programs[P_AUDIT].expected = true;
     int r = audit_start(s, 2, -1, -1, -1, &err);
     s->programs[P_AUDIT].expected = true;
-    if (r == 0 && !wait_for(s, &s->audit_closed, P_AUDIT, START_TIMEOUT_US))
+    if (r == 0 &&
+        sup_wait_of(s, &s->programs[P_AUDIT], &s->audit_closed, START_TIMEOUT_US, true) < 0)
         r = -BR_E_STORE_FAILED;
     if (r < 0 && !s->fail_code)
         sup_fail(s, err.code ? (int)err.code : r, "%s",
@@ -247,20 +243,9 @@ static void end_sandbox(struct supervisor *s)
     }
     if (s->sandbox == SANDBOX_UP && program_running(s, P_LAUNCH)) {
         (void)br_chan_send(&s->programs[P_LAUNCH].chan, BR_MSG_LAUNCH_KILL, 0, NULL, NULL);
-        (void)wait_for(s, &s->sandbox_over, P_LAUNCH, GRACE_US);
+        (void)sup_wait_of(s, &s->programs[P_LAUNCH], &s->sandbox_over, GRACE_US, true);
     }
-    if (s->sandbox_pidfd >= 0) { /* the launcher is lost: pid 1 takes the whole namespace along */
-        (void)syscall(SYS_pidfd_send_signal, s->sandbox_pidfd, SIGKILL, NULL, 0);
-        struct pollfd p = {.fd = s->sandbox_pidfd, .events = POLLIN};
-        bool gone = poll(&p, 1, 10000) == 1;
-        br_close(&s->sandbox_pidfd);
-        if (s->sandbox == SANDBOX_UP) {
-            s->sandbox = SANDBOX_UNVERIFIED;
-            snprintf(s->sandbox_detail, sizeof(s->sandbox_detail),
-                     gone ? "the launcher ended before it verified the cleanup"
-                          : "pid 1 of the sandbox did not end");
-        }
-    }
+    sandbox_lost(s); /* whatever the launcher did not end */
     br_close(&s->init_session_end);
 }
 
@@ -276,7 +261,7 @@ static void sweep(struct supervisor *s)
         return;
     if (program_start(s, P_LAUNCH, &err) == 0) {
         s->programs[P_LAUNCH].expected = true;
-        (void)sup_wait(s, &s->programs[P_LAUNCH].ready, GRACE_US, true);
+        (void)sup_wait_of(s, &s->programs[P_LAUNCH], &s->programs[P_LAUNCH].ready, SWEEP_US, true);
         program_stop(s, P_LAUNCH, GRACE_US);
     }
 }
@@ -301,7 +286,7 @@ static void close_record(struct supervisor *s)
          * not to wait for it */
         if (s->store_fd >= 0)
             (void)audit_start(s, 2, -1, -1, -1, NULL);
-        (void)wait_for(s, &s->audit_closed, P_AUDIT, START_TIMEOUT_US);
+        (void)sup_wait_of(s, &s->programs[P_AUDIT], &s->audit_closed, START_TIMEOUT_US, true);
         program_stop(s, P_AUDIT, EXIT_GRACE_US);
         return;
     }
@@ -316,7 +301,7 @@ static void close_record(struct supervisor *s)
     br_buf_put_u64(&o.buf, s->sandbox_ms);
     s->programs[P_AUDIT].expected = true;
     if (br_chan_send(&s->programs[P_AUDIT].chan, BR_MSG_AUDIT_CLOSE, 0, &o, NULL) == 0)
-        (void)wait_for(s, &s->audit_closed, P_AUDIT, START_TIMEOUT_US);
+        (void)sup_wait_of(s, &s->programs[P_AUDIT], &s->audit_closed, START_TIMEOUT_US, true);
     if (s->audit_closed && s->audit_code == 0)
         take_redacted(s);
     else if (s->audit_closed)
@@ -336,7 +321,7 @@ static void finish(struct supervisor *s)
         /* whatever failed, the session may still write the end of the record itself */
         cancel_session(s, s->fail_code ? -s->fail_code : BR_E_CANCELED,
                        s->fail_code ? s->fail_err.text : "the run ends");
-        (void)wait_for(s, &s->session_done, P_SESSION, GRACE_US);
+        (void)sup_wait_of(s, &s->programs[P_SESSION], &s->session_done, GRACE_US, true);
     }
     end_sandbox(s);
     for (size_t i = 0; i < BR_ARRAY_LEN(quiet); i++)
@@ -344,7 +329,6 @@ static void finish(struct supervisor *s)
     sweep(s);
     if (s->req.mode != BR_RUN_VALIDATE)
         close_record(s);
-    provider_clean(s);
 }
 
 void run_verb(struct supervisor *s)

@@ -90,7 +90,6 @@ struct supervisor {
     char run_id[BR_ID_MAX];
     uint64_t started_us;
     int workspace_fd, store_fd;
-    char socket_dir[64]; /* "" or the private directory of the scripted provider's socket */
     struct provider provider;
     bool configured;
     int config_code; /* of the config script's answer */
@@ -136,12 +135,17 @@ bool program_running(const struct supervisor *s, enum program_id id);
 void sup_fail(struct supervisor *s, int code, const char *fmt, ...) BR_PRINTF(3, 4);
 /* Serve everything until *done; the failure's code, or -BR_E_TIMEOUT after timeout_us. */
 int sup_wait(struct supervisor *s, const bool *done, uint64_t timeout_us, bool even_if_failed);
+/* The same for something that only this program can do: -BR_E_PROGRAM_DIED once it has ended. */
+int sup_wait_of(struct supervisor *s, const struct program *p, const bool *done,
+                uint64_t timeout_us, bool even_if_failed);
 /* Tell the client that the verb is over. */
 void sup_end(struct supervisor *s, int code, int exit_code, const char *text);
 
 /* ---- roles.c: what each program may say to the supervisor ---- */
 
 const struct br_msg_rule *role_rules(enum program_id id, unsigned *n);
+/* The launcher has ended: end its sandbox, if there is one, and tell the session. */
+void sandbox_lost(struct supervisor *s);
 
 /* ---- workspace.c ---- */
 
@@ -157,8 +161,6 @@ uint32_t workspace_defaults(struct supervisor *s, char *out[BR_ALLOWED_PATHS_MAX
 int provider_choose(struct supervisor *s, struct br_err *err);
 /* Start broker, egress and, where needed, the scripted provider. Takes both descriptors. */
 int provider_start(struct supervisor *s, int session_fd, int audit_fd, struct br_err *err);
-/* Remove what provider_start() made in the file system. */
-void provider_clean(struct supervisor *s);
 
 /* ---- run.c, read.c ---- */
 

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "sandbox/allowed.h"
 #include "supervise/supervise_priv.h"
 
 int workspace_open(struct supervisor *s, struct br_err *err)
@@ -137,6 +138,18 @@ int store_open(struct supervisor *s, struct br_err *err)
     return 0;
 }
 
+/* The pattern that grants an entry of the workspace; false if there is none that would be accepted.
+ */
+static bool default_pattern(struct br_allowed_root *root, const char *name, bool dir,
+                            char pattern[NAME_MAX + 8])
+{
+    struct br_allowed a = {.fd = -1};
+    snprintf(pattern, NAME_MAX + 8, "%s%s", name, dir ? "/**" : "");
+    bool ok = br_allowed_open(root, pattern, &a, NULL) == 0;
+    br_allowed_close(&a);
+    return ok;
+}
+
 /*
  * Visible top-level entries only: a run that nobody wrote a manifest for does not get at `.git`,
  * editor settings or other dotfiles. What cannot be granted exactly is left read-only.
@@ -144,32 +157,25 @@ int store_open(struct supervisor *s, struct br_err *err)
 uint32_t workspace_defaults(struct supervisor *s, char *out[BR_ALLOWED_PATHS_MAX])
 {
     uint32_t n = 0;
-    struct stat top, st;
+    struct stat st;
+    struct br_allowed_root root;
     int fd = openat(s->workspace_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
-    if (!d || fstat(s->workspace_fd, &top) < 0) {
-        if (d)
-            closedir(d);
-        else
-            br_close(&fd);
+    if (!d) {
+        br_close(&fd);
         return 0;
     }
-    for (struct dirent *e; (e = readdir(d)) && n < BR_ALLOWED_PATHS_MAX;) {
-        char path[NAME_MAX + 8];
-        if (e->d_name[0] == '.' || strpbrk(e->d_name, "*?[]{},\\") ||
-            fstatat(s->workspace_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-            continue;
-        bool dir = S_ISDIR(st.st_mode);
-        if ((!dir && !S_ISREG(st.st_mode)) || (!dir && st.st_nlink > 1) || st.st_dev != top.st_dev)
-            continue;
-        bool control = false;
-        for (const char *p = e->d_name; *p; p++)
-            control |= (unsigned char)*p < 0x20 || *p == 0x7f;
-        if (control)
-            continue;
-        snprintf(path, sizeof(path), "%s%s", e->d_name, dir ? "/**" : "");
-        out[n] = strdup(path);
-        n += out[n] != NULL;
+    if (br_allowed_root_open(&root, s->workspace_fd, NULL) == 0) {
+        for (struct dirent *e; (e = readdir(d)) && n < BR_ALLOWED_PATHS_MAX;) {
+            char pattern[NAME_MAX + 8];
+            if (e->d_name[0] == '.' ||
+                fstatat(s->workspace_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+                !default_pattern(&root, e->d_name, S_ISDIR(st.st_mode), pattern))
+                continue;
+            out[n] = strdup(pattern);
+            n += out[n] != NULL;
+        }
+        br_allowed_root_close(&root);
     }
     closedir(d);
     return n;
