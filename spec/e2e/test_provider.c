@@ -163,6 +163,132 @@ static void test_config_not_streaming(void **state)
     play(NULL, false);
 }
 
+/* ---- a server that answers with what no scenario can say ---- */
+
+static void answer(int sock, const char *body)
+{
+    int c = accept(sock, NULL, NULL);
+    BR_CLEANUP_BUF struct br_buf in = BR_BUF_INIT(8u << 20), out = BR_BUF_INIT(8u << 20);
+    const char *end = NULL;
+    for (size_t want = SIZE_MAX; c >= 0 && in.len < want;) {
+        char part[4096];
+        ssize_t n = read(c, part, sizeof(part));
+        if (n <= 0 || br_buf_put(&in, part, (size_t)n) < 0)
+            break;
+        const char *text = br_buf_cstr(&in);
+        end = end ? end : strstr(text, "\r\n\r\n");
+        const char *length = strcasestr(text, "\r\ncontent-length:");
+        if (end && length && want == SIZE_MAX)
+            want = (size_t)(end + 4 - text) + strtoul(length + 17, NULL, 10);
+    }
+    /* of the call before, the request holds no more than what is recorded */
+    if (!body)
+        body =
+            in.len < (64u << 10) && memmem(in.data, in.len, "unparsed", 8)
+                ? "{\"choices\":[{\"index\":0,\"finish_reason\":\"stop\",\"message\":{\"content\":"
+                  "\"The end.\"}}]}"
+                : "{\"error\":\"the request is not as expected\"}";
+    br_buf_printf(&out,
+                  "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
+                  "Connection: close\r\n\r\n",
+                  strlen(body));
+    br_buf_put(&out, body, strlen(body));
+    (void)br_write_all(c, out.data, out.len);
+    close(c);
+}
+
+static void put_call(struct br_buf *b, unsigned i, const char *name, const char *arguments)
+{
+    br_buf_printf(
+        b, "%s{\"id\":\"c%u\",\"type\":\"function\",\"function\":{\"name\":", i ? "," : "", i);
+    br_buf_put_json_str(b, name, strlen(name));
+    br_buf_printf(b, ",\"arguments\":");
+    br_buf_put_json_str(b, arguments, strlen(arguments));
+    br_buf_printf(b, "}}");
+}
+
+static char *big_write(size_t n)
+{
+    static const char before[] = "{\"path\":\"src/a.txt\",\"content\":\"";
+    char *text = malloc(n + 1);
+    assert_non_null(text);
+    memset(text, 'x', n);
+    memcpy(text, before, sizeof(before) - 1);
+    memcpy(text + n - 2, "\"}", 3);
+    return text;
+}
+
+static unsigned times(const struct br_buf *b, const char *what)
+{
+    unsigned n = 0;
+    for (const char *p = (const char *)b->data; p && (p = strstr(p, what)); p += strlen(what))
+        n++;
+    return n;
+}
+
+/* Each call is answered for itself: the model is told, nothing happens, the run goes on. */
+static void test_unusable_arguments(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    char deep[256], url[128];
+    struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(sa);
+    int sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(4u << 20);
+    BR_CLEANUP_FREE char *over = big_write(BR_TOOL_JSON_MAX + 1);
+    snprintf(deep, sizeof(deep), "{\"a\":%.*s%.*s}", (int)BR_JSON_DEPTH_MAX,
+             "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
+             (int)BR_JSON_DEPTH_MAX,
+             "]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]");
+    const char *const bad[] = {"{\"path\":\"src/a.txt\",",
+                               "{\"path\":\"src/a.txt\",\"path\":\"b\",\"content\":\"x\"}",
+                               "{\"path\":\"src/a.txt\",\"content\":\"\\u0000\"}", deep, "[]"};
+    br_buf_printf(&b, "{\"choices\":[{\"index\":0,\"finish_reason\":\"tool_calls\",\"message\":{"
+                      "\"tool_calls\":[");
+    unsigned n = 0;
+    for (size_t i = 0; i < BR_ARRAY_LEN(bad); i++)
+        put_call(&b, n++, "fs_write", bad[i]);
+    put_call(&b, n++, "fs_write", over);
+    put_call(&b, n++, "fs_write\001", "{\"path\":\"src/a.txt\",\"content\":\"x\"}");
+    put_call(&b, n++, "fs_write", ""); /* is {}: the arguments lack something, but they are read */
+    br_buf_printf(&b, "]}}]}");
+    assert_true(bind(sock, (struct sockaddr *)&sa, len) == 0 && listen(sock, 8) == 0);
+    assert_int_equal(getsockname(sock, (struct sockaddr *)&sa, &len), 0);
+    pid_t server = fork();
+    if (server == 0) {
+        answer(sock, br_buf_cstr(&b));
+        answer(sock, NULL);
+        _exit(0);
+    }
+    close(sock);
+    e2e_open(&t, 0);
+    e2e_write(&t, "workspace/src/a.txt", "before\n");
+    e2e_write(&t, "policy.lua", allow_all);
+    snprintf(url, sizeof(url), "OPENAI_BASE_URL=http://127.0.0.1:%u/v1", ntohs(sa.sin_port));
+    const char *const env[] = {"OPENAI_API_KEY=" KEY, url, NULL};
+    const char *const argv[] = {"bridle",     "run", "--json",     "-C", "workspace", "-p",
+                                "policy.lua", "-m",  "some-model", "go", NULL};
+    e2e_wait(&t, e2e_spawn(&t, (char *const *)argv, (char *const *)env), 60, &r);
+    if (r.status != 0 || !count(&r.out, "The end."))
+        fail_msg("status %d\n%s%s", r.status, (char *)r.out.data, (char *)r.err.data);
+    assert_int_equal(times(&r.out, "\"ok\":false"), n);
+    assert_int_equal(times(&r.out, "\"code\":\"INVALID_ARGUMENTS\""), n - 2);
+    assert_int_equal(times(&r.out, "\"code\":\"LIMIT_EXCEEDED\""), 1);
+    assert_int_equal(times(&r.out, "\"code\":\"UNKNOWN_TOOL\""), 1);
+    assert_int_equal(times(&r.out, "\"input\":{}"), 1);
+    assert_int_equal(times(&r.out, "\"type\":\"policy.decision\""), 0);
+    char *is = e2e_read(&t, "workspace/src/a.txt");
+    assert_string_equal(is, "before\n");
+    free(is);
+    e2e_result_free(&r);
+    kill(server, SIGKILL);
+    waitpid(server, NULL, 0);
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
 /* Each is refused before anything is started. */
 static void test_refusals(void **state)
 {
@@ -208,6 +334,7 @@ int main(void)
         cmocka_unit_test(test_environment),
         cmocka_unit_test(test_config_streaming),
         cmocka_unit_test(test_config_not_streaming),
+        cmocka_unit_test(test_unusable_arguments),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
