@@ -241,13 +241,26 @@ int record_serve(struct audit *a, struct br_err *err)
     return r;
 }
 
+/* What egress has said is known before anything that came later. */
+static int serve_egress(struct audit *a, struct br_err *err)
+{
+    int r = 0;
+    while (a->egress.fd >= 0 && (r = br_chan_dispatch(&a->egress, err)) == 0)
+        ;
+    /* that it has gone is found by the loop as well */
+    return r == -BR_E_TIMEOUT || r == -BR_E_PEER_GONE ? 0 : r;
+}
+
 static int on_session(void *ctx, int fd, short revents, struct br_err *err)
 {
     struct audit *a = ctx;
     bool more;
     (void)fd;
     (void)revents;
-    int r = serve_batch(a, &more, err);
+    int r = serve_egress(a, err);
+    if (r < 0)
+        return r;
+    r = serve_batch(a, &more, err);
     return r == -BR_E_PEER_GONE ? on_session_end(&a->session, r, a, err) : r;
 }
 
@@ -282,7 +295,12 @@ static int on_secret(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     /* the receive buffer held it too */
     if (c->in_.data)
         explicit_bzero(c->in_.data, c->in_.cap);
-    return r < 0 ? r : br_chan_send(c, BR_MSG_SECRET_KNOWN, m->id, NULL, err);
+    if (r == 0)
+        r = br_chan_send(c, BR_MSG_SECRET_KNOWN, m->id, NULL, err);
+    if (r == -BR_E_TIMEOUT)
+        return br_err_set(err, BR_E_PEER_PROTOCOL,
+                          "the egress tells secrets and does not read the answers");
+    return r;
 }
 
 static const struct br_msg_rule egress_rules[] = {
@@ -343,6 +361,8 @@ int record_start(struct audit *a, struct br_err *err)
         (void)fcntl(a->session.fd, F_SETFL, O_NONBLOCK);
         r = br_loop_watch(a->loop, a->session.fd, POLLIN, on_session, a);
     }
+    if (a->egress.fd >= 0)
+        (void)fcntl(a->egress.fd, F_SETFL, O_NONBLOCK);
     if (r == 0 && a->egress.fd >= 0)
         r = br_loop_watch_chan(a->loop, &a->egress, on_egress_end, a);
     return r < 0 ? br_err_set(err, BR_E_INTERNAL, "the channels could not be watched") : 0;

@@ -437,6 +437,26 @@ static void test_malformed_messages_end_it(void **state)
     br_out_free(&o);
 }
 
+/* What came first on one channel is not overtaken by what came later on another. */
+static void test_a_secret_before_an_event(void **state)
+{
+    struct harness *h = *state;
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    h_record(h, ALL, "run_1");
+    h_begin(h);
+    assert_int_equal(kill(h->pid, SIGSTOP), 0);
+    br_buf_put_str(&o.buf, "KEY");
+    br_out_blob(&o, "plain-words-here", 16);
+    assert_int_equal(br_chan_send(&h->egress, BR_MSG_SECRET, 1, &o, NULL), 0);
+    h_send_append(h, "bridle.notice", "kernel",
+                  "{\"code\":\"X\",\"message\":\"it is plain-words-here\"}");
+    assert_int_equal(kill(h->pid, SIGCONT), 0);
+    h_expect(h, &h->session, BR_MSG_APPENDED);
+    h_expect(h, &h->egress, BR_MSG_SECRET_KNOWN);
+    assert_false(h_in_files(h, "plain-words-here"));
+    assert_true(h_in_files(h, "[redacted:KEY]"));
+}
+
 static void test_a_run_is_recorded_once(void **state)
 {
     struct harness *h = *state;
@@ -530,6 +550,7 @@ int main(void)
         T(test_limits_of_an_append),
         T(test_unpermitted_messages_end_it),
         T(test_malformed_messages_end_it),
+        T(test_a_secret_before_an_event),
         T(test_a_run_is_recorded_once),
         T(test_open_directory_is_refused),
         T(test_role),
