@@ -35,6 +35,17 @@ static int wait_ready(struct supervisor *s, enum program_id id, uint64_t timeout
     return r;
 }
 
+/* Audit has the directory of the store as a descriptor: its path is added here. */
+static int name_store(struct supervisor *s, int r, struct br_err *err)
+{
+    if (r != -BR_E_STORE_FAILED || s->fail_code != r || !s->programs[P_AUDIT].ready)
+        return r;
+    (void)br_err_wrap(&s->fail_err, "the state directory '%s' cannot be used", s->state_dir);
+    if (err)
+        *err = s->fail_err;
+    return r;
+}
+
 int audit_start(struct supervisor *s, uint8_t mode, int session_fd, int client_fd, int egress_fd,
                 struct br_err *err)
 {
@@ -64,7 +75,7 @@ int audit_start(struct supervisor *s, uint8_t mode, int session_fd, int client_f
     br_buf_put_str(&o.buf, goal.len ? br_buf_cstr(&goal) : "");
     br_buf_put_str(&o.buf, owner);
     r = br_chan_send(&s->programs[P_AUDIT].chan, BR_MSG_AUDIT_START, 0, &o, err);
-    return r < 0 ? r : wait_ready(s, P_AUDIT, START_TIMEOUT_US, err);
+    return r < 0 ? r : name_store(s, wait_ready(s, P_AUDIT, START_TIMEOUT_US, err), err);
 }
 
 /* Close the records that dead owners left. Failure is told, but does not stop a new run: the store

@@ -90,6 +90,7 @@ struct supervisor {
     char run_id[BR_ID_MAX];
     uint64_t started_us;
     int workspace_fd, store_fd;
+    char state_dir[BR_PATH_MAX]; /* the path of store_fd, for messages: audit does not know it */
     struct provider provider;
     bool configured;
     int config_code; /* of the config script's answer */

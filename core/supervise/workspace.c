@@ -20,6 +20,10 @@ int workspace_open(struct supervisor *s, struct br_err *err)
     if (path[0] != '/')
         return br_err_set(err, BR_E_INVALID_WORKSPACE, "the workspace '%s' is not an absolute path",
                           path);
+    if (!br_utf8_valid(path, strlen(path))) /* the record could not name it */
+        return br_err_set(err, BR_E_INVALID_WORKSPACE,
+                          "the path of the workspace is not valid UTF-8; nothing was started. "
+                          "Rename it, or reach it by another path");
     if (lstat(path, &st) < 0)
         return br_err_errno(err, BR_E_INVALID_WORKSPACE,
                             "the workspace '%s' cannot be used; nothing was started", path);
@@ -112,14 +116,19 @@ static int make_path(const char *path, struct br_err *err)
 
 int store_open(struct supervisor *s, struct br_err *err)
 {
-    char path[BR_PATH_MAX];
+    char *path = s->state_dir;
     struct stat st;
-    int r = state_path(path, err);
+    int r = state_path(s->state_dir, err);
     if (r == 0)
         r = make_path(path, err);
     if (r < 0)
         return r;
     s->store_fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (s->store_fd < 0 && lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+        return br_err_set(err, BR_E_STORE_FAILED,
+                          "the state directory '%s' is a symbolic link; nothing was started. Name "
+                          "the directory it leads to with BRIDLE_STATE_DIR",
+                          path);
     if (s->store_fd < 0 || fstat(s->store_fd, &st) < 0)
         return br_err_errno(err, BR_E_STORE_FAILED,
                             "the state directory '%s' could not be opened; nothing was started",

@@ -444,7 +444,7 @@ static void test_bad_workspaces(void **state)
     struct e2e_result r;
     char path[160];
     struct stat st;
-    static const char *const names[] = {"absent", "link", "file", "rootish"};
+    static const char *const names[] = {"absent", "link", "file", "rootish", "bad\xff\xfe"};
     for (size_t i = 0; i < BR_ARRAY_LEN(names); i++) {
         open_project(&t);
         e2e_write(&t, "file", "x");
@@ -452,12 +452,14 @@ static void test_bad_workspaces(void **state)
         assert_int_equal(symlink("workspace", path), 0);
         snprintf(path, sizeof(path), "%s/rootish", t.dir);
         assert_int_equal(mkdir(path, 0755), 0);
+        e2e_write(&t, "bad\xff\xfe/src/a.txt", "a");
         if (geteuid() != 0 && strcmp(names[i], "rootish") == 0) {
             e2e_close(&t); /* an ordinary user cannot make one */
             continue;
         }
         e2e_run(&t, &r, "bridle", "exec", "-C", names[i], "task.yaml", "--", "true", NULL);
         expect_status(&r, 5, "nothing was started");
+        expect_status(&r, 5, strchr(names[i], '\xff') ? "is not valid UTF-8" : names[i]);
         assert_int_equal(stat(t.state, &st), -1); /* not even a record was begun */
         e2e_result_free(&r);
         close_project(&t);
@@ -475,6 +477,26 @@ static void test_store_inside_workspace(void **state)
             "touch", "src/x", NULL);
     expect_status(&r, 8, "nothing was started");
     expect_file(&t, "workspace/src/x", NULL);
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
+static void test_store_is_a_link(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    char path[128];
+    open_project(&t);
+    snprintf(path, sizeof(path), "%s/elsewhere", t.dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(symlink("elsewhere", t.state), 0);
+    e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "task.yaml", "--",
+            "touch", "src/x", NULL);
+    expect_status(&r, 8, "is a symbolic link; nothing was started");
+    expect_status(&r, 8, t.state);
+    expect_file(&t, "workspace/src/x", NULL);
+    assert_int_equal(rmdir(path), 0); /* nothing was made in it */
     e2e_result_free(&r);
     close_project(&t);
 }
@@ -544,6 +566,7 @@ static void test_store_open_to_others(void **state)
     e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "task.yaml", "--",
             "touch", "src/x", NULL);
     expect_status(&r, 8, "open to other users");
+    expect_status(&r, 8, t.state); /* said by a program that does not know the path */
     expect_file(&t, "workspace/src/x", NULL);
     assert_true(r.us < 10000000u);
     e2e_result_free(&r);
@@ -693,6 +716,7 @@ int main(void)
         cmocka_unit_test(test_bad_workspaces),
         cmocka_unit_test(test_store_inside_workspace),
         cmocka_unit_test(test_store_open_to_others),
+        cmocka_unit_test(test_store_is_a_link),
         cmocka_unit_test(test_exec_passes_the_status_on),
         cmocka_unit_test(test_hostile_text),
         cmocka_unit_test(test_audit_disk_full),
