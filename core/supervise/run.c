@@ -197,9 +197,6 @@ static int start_all(struct supervisor *s, struct links *l, struct br_err *err)
         r = start_script(s, P_ADAPTER, BR_SCRIPT_ADAPTER, br_steal_fd(&l->adapter[0]), err);
     if (r == 0 && agent)
         r = provider_start(s, br_steal_fd(&l->broker[0]), br_steal_fd(&l->secret[1]), err);
-    /* it has told audit its key then: nothing that the session records can come before that */
-    if (r == 0 && agent && s->provider.key_env[0])
-        r = wait_ready(s, P_EGRESS, START_TIMEOUT_US, err);
     if (r == 0)
         r = tell_started(s, l, err);
     if (r == 0 && agent) /* no event of the run before the redactor knows the provider's key */
