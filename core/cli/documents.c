@@ -42,8 +42,8 @@ int br_cli_documents_read(const struct br_cli_foreground *f, struct br_cli_docum
                                BR_E_INVALID_CONFIG, BR_CONFIG_MAX, err);
     const char *scenario = option(f->args, "scenario");
     if (r == 0 && scenario)
-        r = br_cli_file_read(&d->scenario, scenario, "scenario", BR_E_INVALID_CONFIG, BR_MANIFEST_MAX,
-                             err);
+        r = br_cli_file_read(&d->scenario, scenario, "scenario", BR_E_INVALID_CONFIG,
+                             BR_MANIFEST_MAX, err);
     if (r == 0 && f->manifest)
         d->manifest_inside = br_cli_path_below(f->manifest, d->workspace);
     return r;
