@@ -104,7 +104,6 @@ static int begin(struct session *s, struct br_err *err)
                            maybe(json_pack("{s:s, s:s, s:s}", "agentId", AGENT_ID, "sessionId",
                                            s->run_id, "model", s->model),
                                  "taskId", s->task_given ? s->task_id : NULL));
-    s->agent_started = r == 0;
     if (r == 0)
         r = record_task(s, "running", NULL);
     if (r < 0)

@@ -119,7 +119,7 @@ struct session {
     bool init_is_ready;
     bool progress_new;
     uint64_t progress_out, progress_err, progress_ms;
-    bool agent_started, sandbox_recorded;
+    bool sandbox_recorded;
     bool stopping_sandbox;
     uint8_t stop_verified;
     uint32_t stop_status;

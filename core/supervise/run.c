@@ -178,7 +178,6 @@ static int start_session(struct supervisor *s, struct links *l, struct br_err *e
     int r = program_start(s, P_SESSION, err);
     if (r == 0)
         r = br_chan_send(&s->programs[P_SESSION].chan, BR_MSG_SESSION_START, 0, &o, err);
-    s->session_started = r == 0;
     return r;
 }
 

@@ -96,7 +96,7 @@ struct supervisor {
     int config_code; /* of the config script's answer */
     struct br_err config_err;
     struct br_buf config_reply;
-    bool session_started, session_done, canceled;
+    bool session_done, canceled;
     int session_code, session_exit;
     char session_text[BR_ERR_TEXT_MAX];
     bool audit_ready, audit_closed;
