@@ -46,6 +46,8 @@
     X(INVALID_MANIFEST, "INVALID_MANIFEST", 5)                                                     \
     X(INVALID_POLICY, "INVALID_POLICY", 5)                                                         \
     X(INVALID_CONFIG, "INVALID_CONFIG", 5)                                                         \
+    X(INVALID_PROFILE, "INVALID_PROFILE", 5)                                                       \
+    X(INVALID_IMAGE, "INVALID_IMAGE", 5)                                                           \
     X(INVALID_FRAME, "INVALID_FRAME", 5)                                                           \
     X(INVALID_JSON, "INVALID_JSON", 5)                                                             \
     X(INVALID_TABLE, "INVALID_DECISION_TABLE", 5)                                                  \

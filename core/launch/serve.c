@@ -27,6 +27,7 @@ struct launcher {
     bool running;
     uint64_t plan_id;
     int idle_timer;
+    int state_fd; /* the state directory, or -1 */
 };
 
 static int find_init(struct br_err *err)
@@ -156,6 +157,46 @@ static int on_plan(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
     return r;
 }
 
+static int on_config(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct launcher *l = ctx;
+    (void)c, (void)err;
+    l->state_fd = br_msg_take_fd(m);
+    return 0;
+}
+
+static int send_resolved(struct launcher *l, const struct br_plan *plan, const struct br_buf *text,
+                         const struct br_buf *facts, struct br_err *err)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_plan_put(&o.buf, plan);
+    br_out_blob(&o, text->data, text->len);
+    br_out_blob(&o, facts->data, facts->len);
+    return br_chan_send(&l->chan, BR_MSG_LAUNCH_RESOLVED, l->plan_id, &o, err);
+}
+
+static int on_resolve(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct launcher *l = ctx;
+    struct br_plan plan;
+    struct br_err why = {.code = BR_OK};
+    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(BR_EVENT_MAX);
+    BR_CLEANUP_BUF struct br_buf facts = BR_BUF_INIT(BR_EVENT_MAX);
+    (void)c;
+    br_plan_get(&m->rd, &plan);
+    BR_CLEANUP_FD int ws = br_msg_take_fd(m);
+    if (br_rd_done(&m->rd) < 0 || plan.nsources) {
+        br_plan_free(&plan);
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "a launch plan to resolve is malformed");
+    }
+    l->plan_id = m->id;
+    int r = l->host ? br_plan_resolve(l->host, &plan, ws, &text, &facts, &why)
+                    : (why = l->host_err, -(int)why.code);
+    r = r < 0 ? send_refused(l, &why, err) : send_resolved(l, &plan, &text, &facts, err);
+    br_plan_free(&plan);
+    return r;
+}
+
 static int on_kill(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct launcher *l = ctx;
@@ -180,6 +221,10 @@ static const struct br_msg_rule rules[] = {
     /* root makes a sandbox: safe for a compromised caller because the plan can only choose limits
      * below the ceiling, a workspace that it could open, and paths in it */
     {BR_MSG_LAUNCH_PLAN, BR_PERMIT, 1, BR_MSG_MAX, 2, 2, on_plan},
+    /* only this process's own view of where images and leases are; bridled opened it */
+    {BR_MSG_LAUNCH_CONFIG, BR_PERMIT | BR_ONCE, 0, 0, 1, 1, on_config},
+    /* looks, and changes nothing */
+    {BR_MSG_LAUNCH_RESOLVE, BR_PERMIT, 1, BR_MSG_MAX, 1, 1, on_resolve},
     /* can only end what the caller started */
     {BR_MSG_LAUNCH_KILL, BR_PERMIT, 0, 0, 0, 0, on_kill},
     /* changes nothing */
@@ -208,7 +253,7 @@ static int supervisor_gone(struct br_chan *c, int code, void *ctx, struct br_err
 
 int br_launch_serve(int fd, const struct br_host_config *base)
 {
-    struct launcher l = {.init_fd = -1};
+    struct launcher l = {.init_fd = -1, .state_fd = -1};
     struct br_err err = {.code = BR_OK};
     br_chan_init(&l.chan, fd, "supervise", rules, BR_ARRAY_LEN(rules), &l);
     l.loop = br_loop_new();
@@ -233,6 +278,7 @@ int br_launch_serve(int fd, const struct br_host_config *base)
     br_box_free(&l.box);
     br_host_close(&l.host);
     br_close(&l.init_fd);
+    br_close(&l.state_fd);
     br_chan_close(&l.chan);
     br_loop_free(&l.loop);
     return r < 0 ? 1 : 0;

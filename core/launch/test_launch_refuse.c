@@ -31,7 +31,7 @@ static void refused_as(struct rig *r, int ws_fd, enum br_code code, const char *
 static void works_again(struct rig *r)
 {
     br_plan_free(&r->plan);
-    r->plan.limits = br_limits_default;
+    br_plan_default(&r->plan);
     assert_true(rig_launch(r));
     assert_int_equal(rig_call(r, "getpid"), 0);
     rig_exit(r, 0);

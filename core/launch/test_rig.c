@@ -134,7 +134,7 @@ void rig_make(struct rig *r, uid_t uid)
     own(r, r->ws);
     copy_program("bridle-launch", r->dir);
     copy_program("bridle-init", r->dir);
-    r->plan.limits = br_limits_default;
+    br_plan_default(&r->plan);
     br_id_make(r->plan.run_id, "run");
     snprintf(r->plan.owner, sizeof(r->plan.owner), "%d:0:test", (int)getpid());
 }

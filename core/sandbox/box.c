@@ -239,7 +239,7 @@ static int hand_over(struct br_box *b, const struct br_plan *plan, int ws_fd, in
     struct br_box_shared *s = b->host->shared;
     int fds[BR_BOX_FDS_MAX] = {[BR_BOX_FD_CHAN] = chan_fd, [BR_BOX_FD_WORKSPACE] = -1};
     unsigned n = BR_BOX_FD_ALLOWED;
-    int r = br_limits_check(&plan->limits, err);
+    int r = br_plan_check(plan, err);
     if (r < 0)
         return br_err_wrap(err, "nothing was started");
     BR_CLEANUP_FD int ws = open_workspace(b->host, ws_fd, &st, err);

@@ -48,6 +48,15 @@ int br_box_prepare(struct br_host *h, struct br_box **b, struct br_err *err);
  */
 void br_host_idle(struct br_host *h);
 
+/*
+ * Check everything about the plan that can be checked without starting anything, and fill in
+ * plan->sources. `text` gets the plan as the native backend renders it (a JSON object), `facts` the
+ * facts of this host that an activation pins (lines of "name value"). Same errors as
+ * br_box_start().
+ */
+int br_plan_resolve(struct br_host *h, struct br_plan *plan, int ws_fd, struct br_buf *text,
+                    struct br_buf *facts, struct br_err *err);
+
 /* What br_box_start() says of the sandbox that it started. */
 struct br_box_info {
     char name[BR_ID_MAX];

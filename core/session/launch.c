@@ -42,12 +42,10 @@ static const char *allowed_denied_by(struct session *s, const char *allowed)
 
 /* The allowed paths of the task, without those that profile or operator do not let be written:
  * a mount is not to give a command what the table denies to a tool. */
-static int put_allowed(struct session *s, struct br_buf *out, struct br_err *err)
+static int take_allowed(struct session *s, struct br_plan *plan, struct br_err *err)
 {
     json_t *paths = json_object_get(s->task, "allowed_paths"), *v;
     size_t i;
-    BR_CLEANUP_BUF struct br_buf list = BR_BUF_INIT(BR_MSG_MAX);
-    uint32_t n = 0;
     if (json_array_size(paths) > BR_ALLOWED_PATHS_MAX)
         return br_err_set(err, BR_E_INVALID_MANIFEST, "'allowed_paths' has more than %u entries",
                           BR_ALLOWED_PATHS_MAX);
@@ -55,8 +53,11 @@ static int put_allowed(struct session *s, struct br_buf *out, struct br_err *err
     {
         const char *path = json_string_value(v), *rule = path ? allowed_denied_by(s, path) : NULL;
         if (!rule) {
-            br_buf_put_str(&list, path);
-            n++;
+            char *copy = path ? strdup(path) : NULL;
+            if (!copy)
+                return br_err_set(err, BR_E_INVALID_MANIFEST,
+                                  "the compiled 'allowed_paths' are not usable");
+            plan->allowed_paths[plan->nallowed++] = copy;
             continue;
         }
         char text[BR_ERR_TEXT_MAX];
@@ -69,21 +70,24 @@ static int put_allowed(struct session *s, struct br_buf *out, struct br_err *err
         if (r < 0)
             return br_err_set(err, (enum br_code) - r, "%s", s->stop_err.text);
     }
-    br_buf_put_u32(out, n);
-    return br_buf_put(out, list.data, list.len);
+    return 0;
 }
 
 static int send_launch(struct session *s, struct br_err *err)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    int r = put_allowed(s, &o.buf, err);
+    struct br_plan plan;
+    br_plan_default(&plan);
+    int r = take_allowed(s, &plan, err);
+    if (s->wall_seconds)
+        plan.limits.wall_seconds = s->wall_seconds;
+    memcpy(plan.table_sha256, br_table_sha256(s->table), sizeof(plan.table_sha256));
+    if (r == 0)
+        r = br_plan_check(&plan, err);
+    br_plan_put(&o.buf, &plan);
+    br_plan_free(&plan);
     if (r < 0)
         return r;
-    struct br_limits limits = br_limits_default;
-    if (s->wall_seconds)
-        limits.wall_seconds = s->wall_seconds;
-    br_limits_put(&o.buf, &limits);
-    br_out_blob(&o, br_table_sha256(s->table), 32);
     session_expect(s, &s->launched);
     br_chan_permit(&s->sup, BR_MSG_SUP_LAUNCHED);
     br_chan_permit(&s->sup, BR_MSG_SUP_REFUSED);

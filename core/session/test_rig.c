@@ -130,13 +130,14 @@ static int on_append(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
 static int on_launch(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct peers *p = ctx;
-    uint32_t n = br_rd_u32(&m->rd);
-    for (uint32_t i = 0; i < n; i++) {
-        char path[BR_PATH_MAX];
-        br_rd_str(&m->rd, path, sizeof(path));
+    struct br_plan plan;
+    br_plan_get(&m->rd, &plan);
+    for (uint32_t i = 0; i < plan.nallowed; i++) {
         size_t at = strlen(p->seen->launched);
-        snprintf(p->seen->launched + at, sizeof(p->seen->launched) - at, "%s\n", path);
+        snprintf(p->seen->launched + at, sizeof(p->seen->launched) - at, "%s\n",
+                 plan.allowed_paths[i]);
     }
+    br_plan_free(&plan);
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_buf_put_u32(&o.buf, BR_E_REQUIREMENT_MISSING);
     br_buf_put_str(&o.buf, "there is no sandbox in this test");

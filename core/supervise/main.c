@@ -231,8 +231,11 @@ static int drop_capabilities(struct br_err *err)
 
 int main(int argc, char **argv)
 {
-    static struct supervisor s = {
-        .workspace_fd = -1, .store_fd = -1, .init_session_end = -1, .sandbox_pidfd = -1};
+    static struct supervisor s = {.workspace_fd = -1,
+                                  .state_fd = -1,
+                                  .store_fd = -1,
+                                  .init_session_end = -1,
+                                  .sandbox_pidfd = -1};
     struct br_err err = {.code = BR_OK};
     br_log_init("bridled", BR_LOG_WARN);
     struct stat st;

@@ -62,17 +62,29 @@ static const struct br_msg_rule audit_rules[] = {
 
 /* ---- session ---- */
 
-/* Session asks, launch is told; the session sees nothing of how. */
-static int launch_plan(struct supervisor *s, struct br_plan *plan, struct br_err *err)
+/* Session asks; the launcher first says whether the plan is possible, and what its sources are. */
+static int resolve_plan(struct supervisor *s, struct br_plan *plan, struct br_err *err)
 {
-    int ends[2];
     struct program *l = &s->programs[P_LAUNCH];
-    int r = br_limits_check(&plan->limits, err);
+    int r = br_plan_check(plan, err);
     if (r == 0)
         r = program_owner(l, plan->owner, err);
     if (r < 0)
         return r;
     snprintf(plan->run_id, sizeof(plan->run_id), "%s", s->run_id);
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_plan_put(&o.buf, plan);
+    br_out_fd(&o, s->workspace_fd, false);
+    br_chan_permit(&l->chan, BR_MSG_LAUNCH_RESOLVED);
+    br_chan_permit(&l->chan, BR_MSG_LAUNCH_REFUSED);
+    return br_chan_send(&l->chan, BR_MSG_LAUNCH_RESOLVE, 0, &o, err);
+}
+
+/* The resolved plan goes back to the launcher as it came. */
+static int launch_plan(struct supervisor *s, const struct br_plan *plan, struct br_err *err)
+{
+    int ends[2];
+    struct program *l = &s->programs[P_LAUNCH];
     if (br_chan_pair(ends) < 0)
         return br_err_errno(err, BR_E_IO, "no channel for the sandbox");
     s->init_session_end = ends[0];
@@ -81,7 +93,6 @@ static int launch_plan(struct supervisor *s, struct br_plan *plan, struct br_err
     br_out_fd(&o, s->workspace_fd, false);
     br_out_fd(&o, ends[1], true);
     br_chan_permit(&l->chan, BR_MSG_LAUNCH_STARTED);
-    br_chan_permit(&l->chan, BR_MSG_LAUNCH_REFUSED);
     return br_chan_send(&l->chan, BR_MSG_LAUNCH_PLAN, 0, &o, err);
 }
 
@@ -99,21 +110,17 @@ static void refuse_launch(struct supervisor *s, int code, const char *text)
 static int on_sup_launch(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct supervisor *s = ((struct program *)ctx)->sup;
-    struct br_plan plan = {.nallowed = 0};
-    BR_CLEANUP_BUF struct br_buf hash = BR_BUF_INIT(32);
-    br_allowed_get(&m->rd, &plan);
-    br_limits_get(&m->rd, &plan.limits);
-    int r = br_msg_blob(m, sizeof(plan.table_sha256), &hash, err);
-    if (r == 0 && (br_rd_done(&m->rd) < 0 || hash.len != sizeof(plan.table_sha256) ||
-                   s->sandbox != SANDBOX_NONE))
-        r = malformed(c, m, err);
+    struct br_plan plan;
+    br_plan_get(&m->rd, &plan);
+    int r = br_rd_done(&m->rd) < 0 || plan.nsources || s->sandbox != SANDBOX_NONE
+                ? malformed(c, m, err)
+                : 0;
     if (r == 0) {
         struct br_err why = {.code = BR_OK};
-        memcpy(plan.table_sha256, hash.data, hash.len);
         s->sandbox = SANDBOX_ASKED;
         s->sandbox_over = false;
         int k = program_running(s, P_LAUNCH)
-                    ? launch_plan(s, &plan, &why)
+                    ? resolve_plan(s, &plan, &why)
                     : br_err_set(&why, BR_E_PROGRAM_DIED, "the launcher has gone");
         if (k < 0)
             refuse_launch(s, k, why.text);
@@ -147,12 +154,36 @@ static int on_session_done(struct br_chan *c, struct br_msg *m, void *ctx, struc
 
 static const struct br_msg_rule session_rules[] = {
     {BR_MSG_ROLE_READY, BR_PERMIT | BR_ONCE, 8, 4096, 0, 0, on_ready},
-    {BR_MSG_SUP_LAUNCH, BR_PERMIT | BR_ONCE, 60, BR_MSG_MAX, 0, 1, on_sup_launch},
+    {BR_MSG_SUP_LAUNCH, BR_PERMIT | BR_ONCE, 60, BR_MSG_MAX, 0, 0, on_sup_launch},
     {BR_MSG_SUP_STOP, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_sup_stop},
     {BR_MSG_SESSION_DONE, BR_PERMIT | BR_ONCE, 12, 4096, 0, 0, on_session_done},
 };
 
 /* ---- launch ---- */
+
+static int on_resolved(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ((struct program *)ctx)->sup;
+    struct br_plan plan;
+    struct br_err why = {.code = BR_OK};
+    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(BR_EVENT_MAX);
+    BR_CLEANUP_BUF struct br_buf facts = BR_BUF_INIT(BR_EVENT_MAX);
+    br_plan_get(&m->rd, &plan);
+    int r = br_msg_blob(m, BR_EVENT_MAX, &text, err);
+    if (r == 0)
+        r = br_msg_blob(m, BR_EVENT_MAX, &facts, err);
+    if (r < 0 || br_rd_done(&m->rd) < 0 || plan.nsources != plan.nallowed ||
+        s->sandbox != SANDBOX_ASKED) {
+        br_plan_free(&plan);
+        return malformed(c, m, err);
+    }
+    br_chan_forbid(c, BR_MSG_LAUNCH_RESOLVED);
+    r = launch_plan(s, &plan, &why);
+    br_plan_free(&plan);
+    if (r < 0)
+        refuse_launch(s, r, why.text);
+    return 0;
+}
 
 static int on_started(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
@@ -193,6 +224,7 @@ static int on_refused(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
         s->sandbox != SANDBOX_ASKED)
         return malformed(c, m, err);
     br_chan_forbid(c, BR_MSG_LAUNCH_STARTED);
+    br_chan_forbid(c, BR_MSG_LAUNCH_RESOLVED);
     br_chan_forbid(c, BR_MSG_LAUNCH_REFUSED);
     refuse_launch(s, (int)code, text);
     return 0;
@@ -258,6 +290,7 @@ static int on_probed(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
 
 static const struct br_msg_rule launch_rules[] = {
     {BR_MSG_ROLE_READY, BR_PERMIT | BR_ONCE, 8, 4096, 0, 0, on_ready},
+    {BR_MSG_LAUNCH_RESOLVED, 0, 60, BR_MSG_MAX, 0, 2, on_resolved},
     {BR_MSG_LAUNCH_STARTED, 0, 16, BR_MSG_MAX, 1, 2, on_started},
     {BR_MSG_LAUNCH_REFUSED, 0, 8, 4096, 0, 0, on_refused},
     {BR_MSG_LAUNCH_STOPPED, 0, 17, 4096, 0, 0, on_stopped},

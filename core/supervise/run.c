@@ -181,12 +181,22 @@ static int start_session(struct supervisor *s, struct links *l, struct br_err *e
     return r;
 }
 
+/* Where images and leases are: the launcher cannot know, its environment is empty. */
+static int configure_launcher(struct supervisor *s, struct br_err *err)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_out_fd(&o, s->state_fd, false);
+    return br_chan_send(&s->programs[P_LAUNCH].chan, BR_MSG_LAUNCH_CONFIG, 0, &o, err);
+}
+
 static int start_all(struct supervisor *s, struct links *l, struct br_err *err)
 {
     bool agent = s->req.mode == BR_RUN_AGENT, record = s->req.mode != BR_RUN_VALIDATE;
     int r = 0;
     if (record) /* it prepares itself while the others start */
         r = program_start(s, P_LAUNCH, err);
+    if (r == 0 && record)
+        r = configure_launcher(s, err);
     if (r == 0 && record)
         r = audit_start(s, 0, br_steal_fd(&l->audit_session[0]), br_steal_fd(&l->audit_client[1]),
                         agent ? br_steal_fd(&l->secret[0]) : -1, err);

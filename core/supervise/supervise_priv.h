@@ -89,8 +89,10 @@ struct supervisor {
     /* run */
     char run_id[BR_ID_MAX];
     uint64_t started_us;
-    int workspace_fd, store_fd;
-    char state_dir[BR_PATH_MAX]; /* the path of store_fd, for messages: audit does not know it */
+    int workspace_fd;
+    int state_fd;                /* the state directory; ours, no program's */
+    int store_fd;                /* `audit` in it: the record, owned by bridle-audit's uid */
+    char state_dir[BR_PATH_MAX]; /* the path of state_fd, for messages */
     struct provider provider;
     bool configured;
     int config_code; /* of the config script's answer */
@@ -151,7 +153,8 @@ void sandbox_lost(struct supervisor *s);
 /* ---- workspace.c ---- */
 
 int workspace_open(struct supervisor *s, struct br_err *err);
-/* Open (and make) the directory of the audit store; refuses one inside the workspace. */
+/* Open (and make) the state directory and in it that of the audit store; refuses one inside the
+ * workspace. */
 int store_open(struct supervisor *s, struct br_err *err);
 /* Writable paths of a run without a manifest: the workspace's visible top-level entries. */
 uint32_t workspace_defaults(struct supervisor *s, char *out[BR_ALLOWED_PATHS_MAX]);

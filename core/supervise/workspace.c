@@ -114,6 +114,23 @@ static int make_path(const char *path, struct br_err *err)
     }
 }
 
+/* A directory of the state directory; made if it is not there. */
+static int open_part(struct supervisor *s, const char *name, uid_t uid, struct br_err *err)
+{
+    struct stat st;
+    if (mkdirat(s->state_fd, name, 0700) < 0 && errno != EEXIST)
+        return br_err_errno(err, BR_E_STORE_FAILED, "'%s/%s' could not be made", s->state_dir,
+                            name);
+    BR_CLEANUP_FD int fd = br_open_beneath(s->state_fd, name, O_RDONLY | O_DIRECTORY, 0);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return br_err_errno(err, BR_E_STORE_FAILED,
+                            "'%s/%s' could not be opened; nothing was started", s->state_dir, name);
+    if (geteuid() == 0 && st.st_uid == 0 && uid != 0 && fchown(fd, uid, uid) < 0)
+        return br_err_errno(err, BR_E_STORE_FAILED, "'%s/%s' has a wrong owner", s->state_dir,
+                            name);
+    return br_steal_fd(&fd);
+}
+
 int store_open(struct supervisor *s, struct br_err *err)
 {
     char *path = s->state_dir;
@@ -123,28 +140,29 @@ int store_open(struct supervisor *s, struct br_err *err)
         r = make_path(path, err);
     if (r < 0)
         return r;
-    s->store_fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (s->store_fd < 0 && lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+    s->state_fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (s->state_fd < 0 && lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
         return br_err_set(err, BR_E_STORE_FAILED,
                           "the state directory '%s' is a symbolic link; nothing was started. Name "
                           "the directory it leads to with BRIDLE_STATE_DIR",
                           path);
-    if (s->store_fd < 0 || fstat(s->store_fd, &st) < 0)
+    if (s->state_fd < 0)
         return br_err_errno(err, BR_E_STORE_FAILED,
                             "the state directory '%s' could not be opened; nothing was started",
                             path);
+    if (fstat(s->state_fd, &st) < 0 || (st.st_mode & 077) != 0)
+        return br_err_set(err, BR_E_STORE_FAILED,
+                          "the state directory '%s' is open to other users (mode %03o); nothing "
+                          "was started. chmod 700 it",
+                          path, (unsigned)st.st_mode & 0777);
     if (s->workspace_fd >= 0 &&
-        (lies_within(s->store_fd, s->workspace_fd) || lies_within(s->workspace_fd, s->store_fd)))
+        (lies_within(s->state_fd, s->workspace_fd) || lies_within(s->workspace_fd, s->state_fd)))
         return br_err_set(err, BR_E_STORE_FAILED,
                           "the state directory '%s' and the workspace '%s' lie one within the "
                           "other; nothing was started. Choose another one with BRIDLE_STATE_DIR",
                           path, s->req.workspace);
-    if (geteuid() != 0)
-        return 0;
-    if (st.st_uid == 0 && fchown(s->store_fd, BR_UID_AUDIT, BR_UID_AUDIT) < 0)
-        return br_err_errno(err, BR_E_STORE_FAILED, "the state directory '%s' has a wrong owner",
-                            path);
-    return 0;
+    s->store_fd = open_part(s, "audit", BR_UID_AUDIT, err);
+    return s->store_fd < 0 ? s->store_fd : 0;
 }
 
 /* The pattern that grants an entry of the workspace; false if there is none that would be accepted.

@@ -58,8 +58,8 @@
        allowed path]n (for a run without a manifest); fds: client,                                 \
        audit, policy script, then in mode run adapter script and broker */                         \
     X(SESSION_START, 0x0210)                                                                       \
-    /* session -> bridled: start the sandbox. [str allowed_path]n, struct br_limits (see           \
-       br_limits_put), blob decision table hash (32 bytes) */                                      \
+    /* session -> bridled: start the sandbox. struct br_plan (see br_plan_put), without run id and \
+       owner, not resolved */                                                                      \
     X(SUP_LAUNCH, 0x0211)                                                                          \
     /* bridled -> session: str sandbox name, str image, str network, u32 mounts, blob receipt      \
        (JSON object); fd: the session's end of the init channel */                                 \
@@ -97,9 +97,18 @@
     X(ROLE_READY, 0x02f0)                                                                          \
                                                                                                    \
     /* ---- bridled <-> launch ---- */                                                             \
-    /* struct br_plan (see core/sandbox); fds: workspace directory, sandbox end of the init        \
-       channel */                                                                                  \
+    /* struct br_plan (see wire/types.h), resolved; fds: workspace directory, sandbox end of the   \
+       init channel */                                                                             \
     X(LAUNCH_PLAN, 0x0301)                                                                         \
+    /* what launches of this process may use beyond the host's own root. empty; fd: the state      \
+       directory (below it images/ and leases/, owned by the launcher's user) */                   \
+    X(LAUNCH_CONFIG, 0x0308)                                                                       \
+    /* the same plan with nsources 0; fd: workspace directory. Check everything that can be        \
+       checked without starting anything; answered by LAUNCH_RESOLVED or LAUNCH_REFUSED */         \
+    X(LAUNCH_RESOLVE, 0x0309)                                                                      \
+    /* struct br_plan with its sources; blob: the plan as the backend renders it (JSON object);    \
+       blob: facts of the host that an activation pins, lines of "name value" */                   \
+    X(LAUNCH_RESOLVED, 0x030a)                                                                     \
     /* str sandbox name, u32 mounts, str image, str network, blob receipt (JSON); fd: pidfd of     \
        pid 1 */                                                                                    \
     X(LAUNCH_STARTED, 0x0302)                                                                      \

@@ -75,13 +75,22 @@ static void limits_have_a_ceiling(void **state)
 
 static void fill_plan(struct br_plan *p, uint32_t n)
 {
-    *p = (struct br_plan){.run_id = "run_1", .owner = "1:2:3", .limits = br_limits_default};
+    br_plan_default(p);
+    snprintf(p->run_id, sizeof(p->run_id), "run_1");
+    snprintf(p->owner, sizeof(p->owner), "1:2:3");
     memset(p->table_sha256, 0xab, sizeof(p->table_sha256));
     for (uint32_t i = 0; i < n; i++) {
         char path[32];
         snprintf(path, sizeof(path), "src/%u/", i);
         p->allowed_paths[p->nallowed++] = strdup(path);
+        p->sources[i].ino = i + 1;
+        p->sources[i].tree_sha256[31] = (uint8_t)i;
     }
+    p->nsources = n;
+    p->disks[BR_DISK_STATE] = (struct br_quota){BR_QUOTA_EXT4, 1 << 20, 16};
+    p->disks[BR_DISK_SCRATCH] = (struct br_quota){BR_QUOTA_TMPFS, 64ull << 30, 10000000};
+    snprintf(p->state, sizeof(p->state), "agent-1");
+    p->flags = BR_PLAN_FLAGS_ALL;
 }
 
 static void plans_round_trip(void **state)
@@ -101,6 +110,13 @@ static void plans_round_trip(void **state)
     assert_int_equal(got.nallowed, BR_ALLOWED_PATHS_MAX);
     for (uint32_t i = 0; i < got.nallowed; i++)
         assert_string_equal(got.allowed_paths[i], p.allowed_paths[i]);
+    assert_memory_equal(got.sources, p.sources, sizeof(p.sources));
+    assert_string_equal(got.profile, "run-v1");
+    assert_string_equal(got.state, "agent-1");
+    assert_string_equal(got.image, "host");
+    assert_int_equal(got.flags, BR_PLAN_FLAGS_ALL);
+    assert_int_equal(got.disks[BR_DISK_SCRATCH].bytes, 64ull << 30);
+    assert_int_equal(br_plan_check(&got, NULL), 0);
     br_plan_free(&got);
     for (size_t cut = 0; cut < b.len; cut++) { /* cut anywhere: refused, and nothing leaks */
         uint8_t *copy = malloc(cut + 1);       /* exact, so that a sanitizer sees a byte too far */
@@ -113,6 +129,57 @@ static void plans_round_trip(void **state)
     }
     br_plan_free(&p);
     br_buf_free(&b);
+}
+
+/* Each member at its limit and one over, and what does not fit together. */
+static void plans_have_a_ceiling(void **state)
+{
+    (void)state;
+    struct br_plan p;
+    struct br_err err;
+#define REFUSED(change, expected, says)                                                            \
+    do {                                                                                           \
+        br_plan_default(&p);                                                                       \
+        assert_int_equal(br_plan_check(&p, &err), 0);                                              \
+        change;                                                                                    \
+        assert_int_equal(br_plan_check(&p, &err), -(expected));                                    \
+        assert_non_null(strstr(err.text, says));                                                   \
+    } while (0)
+    REFUSED(p.profile[0] = 0, BR_E_INVALID_PROFILE, "profile");
+    REFUSED(p.profile_version = 0, BR_E_INVALID_PROFILE, "profile");
+    REFUSED(p.backend = 0, BR_E_INVALID_PROFILE, "backend");
+    REFUSED(p.backend = BR_BACKEND_DOCKER + 1, BR_E_INVALID_PROFILE, "backend");
+    REFUSED(p.identity = 0, BR_E_INVALID_PROFILE, "identity");
+    REFUSED(p.identity = BR_IDENTITY_OWNER + 1, BR_E_INVALID_PROFILE, "identity");
+    REFUSED(p.workspace = 0, BR_E_INVALID_PROFILE, "workspace");
+    REFUSED(p.workspace = BR_WORKSPACE_LEASE + 1, BR_E_INVALID_PROFILE, "workspace");
+    REFUSED(p.workspace = BR_WORKSPACE_LEASE, BR_E_INVALID_PROFILE, "workspace lease");
+    REFUSED(p.disks[BR_DISK_WORKSPACE].kind = BR_QUOTA_TMPFS, BR_E_INVALID_PROFILE,
+            "workspace lease");
+    REFUSED(p.flags = BR_PLAN_FLAGS_ALL + 1, BR_E_INVALID_PROFILE, "flags");
+    REFUSED(strcpy(p.image, "/etc"), BR_E_INVALID_PROFILE, "image");
+    REFUSED(strcpy(p.image, "sha256:12"), BR_E_INVALID_PROFILE, "image");
+    REFUSED(strcpy(p.state, "kept"), BR_E_INVALID_PROFILE, "state");
+    REFUSED(strcpy(p.state, "../up"), BR_E_INVALID_PROFILE, "state");
+    REFUSED((p.nallowed = 1, p.workspace = BR_WORKSPACE_NONE), BR_E_INVALID_PROFILE,
+            "allowed paths");
+    REFUSED(p.disks[BR_DISK_STATE].kind = BR_QUOTA_EXT4 + 1, BR_E_INVALID_PROFILE, "'state'");
+    struct br_quota most = {BR_QUOTA_EXT4, 64ull << 30, 10000000};
+    struct br_quota least = {BR_QUOTA_TMPFS, 1 << 20, 16};
+    REFUSED((p.disks[BR_DISK_STATE] = most, p.disks[BR_DISK_STATE].bytes++), BR_E_LIMIT_EXCEEDED,
+            "'state'");
+    REFUSED((p.disks[BR_DISK_STATE] = most, p.disks[BR_DISK_STATE].inodes++), BR_E_LIMIT_EXCEEDED,
+            "'state'");
+    REFUSED((p.disks[BR_DISK_SCRATCH] = least, p.disks[BR_DISK_SCRATCH].bytes--),
+            BR_E_LIMIT_EXCEEDED, "'scratch'");
+    REFUSED((p.disks[BR_DISK_SCRATCH] = least, p.disks[BR_DISK_SCRATCH].inodes--),
+            BR_E_LIMIT_EXCEEDED, "'scratch'");
+    REFUSED(p.limits.pids = 0, BR_E_LIMIT_EXCEEDED, "'pids'");
+    br_plan_default(&p);
+    p.disks[BR_DISK_STATE] = most;
+    p.disks[BR_DISK_SCRATCH] = least;
+    assert_int_equal(br_plan_check(&p, &err), 0);
+#undef REFUSED
 }
 
 static int allowed(uint32_t claimed, uint32_t n, size_t len)
@@ -329,13 +396,10 @@ static void argument_lists_must_agree(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(limits_round_trip),
-        cmocka_unit_test(limits_have_a_ceiling),
-        cmocka_unit_test(plans_round_trip),
-        cmocka_unit_test(allowed_paths_are_bounded),
-        cmocka_unit_test(leases_and_grants_round_trip),
-        cmocka_unit_test(probes_are_bounded),
-        cmocka_unit_test(calls_round_trip),
+        cmocka_unit_test(limits_round_trip),         cmocka_unit_test(limits_have_a_ceiling),
+        cmocka_unit_test(plans_round_trip),          cmocka_unit_test(plans_have_a_ceiling),
+        cmocka_unit_test(allowed_paths_are_bounded), cmocka_unit_test(leases_and_grants_round_trip),
+        cmocka_unit_test(probes_are_bounded),        cmocka_unit_test(calls_round_trip),
         cmocka_unit_test(argument_lists_must_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -92,13 +92,60 @@ void br_allowed_get(struct br_rd *r, struct br_plan *p)
     }
 }
 
+const char *const br_disk_names[BR_DISKS] = {"workspace", "state", "scratch"};
+const char *const br_disk_points[BR_DISKS] = {"/workspace", "/state", "/scratch"};
+
+void br_plan_default(struct br_plan *p)
+{
+    *p = (struct br_plan){
+        .profile = "run-v1",
+        .profile_version = 1,
+        .backend = BR_BACKEND_NATIVE,
+        .identity = BR_IDENTITY_DEDICATED,
+        .workspace = BR_WORKSPACE_BIND,
+        .image = "host",
+        .limits = br_limits_default,
+    };
+}
+
+static void source_put(struct br_buf *b, const struct br_fingerprint *s)
+{
+    br_buf_put_u64(b, s->ino);
+    br_buf_put_u64(b, s->mnt_id);
+    br_buf_put_u32(b, s->dev_major);
+    br_buf_put_u32(b, s->dev_minor);
+    br_buf_put_u32(b, s->mode);
+    br_buf_put_u32(b, s->uid);
+    br_buf_put_u32(b, s->gid);
+    br_buf_put_u64(b, s->ctime_ns);
+    br_buf_put_u32(b, s->entries);
+    br_buf_put(b, s->tree_sha256, sizeof(s->tree_sha256));
+}
+
 void br_plan_put(struct br_buf *b, const struct br_plan *p)
 {
     br_buf_put_str(b, p->run_id);
     br_buf_put_str(b, p->owner);
+    br_buf_put_str(b, p->profile);
+    br_buf_put_u32(b, p->profile_version);
+    br_buf_put(b, p->profile_sha256, sizeof(p->profile_sha256));
+    br_buf_put_u8(b, p->backend);
+    br_buf_put_u8(b, p->identity);
+    br_buf_put_u8(b, p->workspace);
+    br_buf_put_u32(b, p->flags);
+    br_buf_put_str(b, p->image);
+    for (unsigned i = 0; i < BR_DISKS; i++) {
+        br_buf_put_u8(b, p->disks[i].kind);
+        br_buf_put_u64(b, p->disks[i].bytes);
+        br_buf_put_u64(b, p->disks[i].inodes);
+    }
+    br_buf_put_str(b, p->state);
     br_limits_put(b, &p->limits);
     br_buf_put(b, p->table_sha256, sizeof(p->table_sha256));
     br_allowed_put(b, p->allowed_paths, p->nallowed);
+    br_buf_put_u32(b, p->nsources);
+    for (uint32_t i = 0; i < p->nsources; i++)
+        source_put(b, &p->sources[i]);
 }
 
 static void rd_fixed(struct br_rd *r, uint8_t *dst, size_t n)
@@ -107,14 +154,114 @@ static void rd_fixed(struct br_rd *r, uint8_t *dst, size_t n)
         dst[i] = br_rd_u8(r);
 }
 
+static void source_get(struct br_rd *r, struct br_fingerprint *s)
+{
+    s->ino = br_rd_u64(r);
+    s->mnt_id = br_rd_u64(r);
+    s->dev_major = br_rd_u32(r);
+    s->dev_minor = br_rd_u32(r);
+    s->mode = br_rd_u32(r);
+    s->uid = br_rd_u32(r);
+    s->gid = br_rd_u32(r);
+    s->ctime_ns = br_rd_u64(r);
+    s->entries = br_rd_u32(r);
+    rd_fixed(r, s->tree_sha256, sizeof(s->tree_sha256));
+}
+
 void br_plan_get(struct br_rd *r, struct br_plan *p)
 {
     *p = (struct br_plan){.nallowed = 0};
     br_rd_str(r, p->run_id, sizeof(p->run_id));
     br_rd_str(r, p->owner, sizeof(p->owner));
+    br_rd_str(r, p->profile, sizeof(p->profile));
+    p->profile_version = br_rd_u32(r);
+    rd_fixed(r, p->profile_sha256, sizeof(p->profile_sha256));
+    p->backend = br_rd_u8(r);
+    p->identity = br_rd_u8(r);
+    p->workspace = br_rd_u8(r);
+    p->flags = br_rd_u32(r);
+    br_rd_str(r, p->image, sizeof(p->image));
+    for (unsigned i = 0; i < BR_DISKS; i++) {
+        p->disks[i].kind = br_rd_u8(r);
+        p->disks[i].bytes = br_rd_u64(r);
+        p->disks[i].inodes = br_rd_u64(r);
+    }
+    br_rd_str(r, p->state, sizeof(p->state));
     br_limits_get(r, &p->limits);
     rd_fixed(r, p->table_sha256, sizeof(p->table_sha256));
     br_allowed_get(r, p);
+    p->nsources = br_rd_u32(r);
+    if (p->nsources != 0 && p->nsources != p->nallowed) {
+        r->failed = true;
+        p->nsources = 0;
+    }
+    for (uint32_t i = 0; i < p->nsources && !r->failed; i++)
+        source_get(r, &p->sources[i]);
+}
+
+/* The largest lease: what a host with one disk can plausibly spare for a run. */
+#define DISK_BYTES_MIN (1ull << 20)
+#define DISK_BYTES_MAX (64ull << 30)
+#define DISK_INODES_MIN 16u
+#define DISK_INODES_MAX 10000000u
+
+static int check_disk(const struct br_plan *p, enum br_disk i, struct br_err *err)
+{
+    const struct br_quota *q = &p->disks[i];
+    if (q->kind > BR_QUOTA_EXT4)
+        return br_err_set(err, BR_E_INVALID_PROFILE, "the lease '%s' has no known kind",
+                          br_disk_names[i]);
+    if (q->kind == BR_QUOTA_NONE)
+        return 0;
+    if (q->bytes < DISK_BYTES_MIN || q->bytes > DISK_BYTES_MAX)
+        return br_err_set(
+            err, BR_E_LIMIT_EXCEEDED, "the lease '%s' has %llu bytes; it must have %llu to %llu",
+            br_disk_names[i], (unsigned long long)q->bytes, DISK_BYTES_MIN, DISK_BYTES_MAX);
+    if (q->inodes < DISK_INODES_MIN || q->inodes > DISK_INODES_MAX)
+        return br_err_set(err, BR_E_LIMIT_EXCEEDED,
+                          "the lease '%s' has %llu inodes; it must have %u to %u", br_disk_names[i],
+                          (unsigned long long)q->inodes, DISK_INODES_MIN, DISK_INODES_MAX);
+    return 0;
+}
+
+static bool image_ok(const char *id)
+{
+    if (strcmp(id, "host") == 0)
+        return true;
+    if (strncmp(id, "sha256:", 7) != 0 || strlen(id) != 7 + 64)
+        return false;
+    return strspn(id + 7, "0123456789abcdef") == 64;
+}
+
+int br_plan_check(const struct br_plan *p, struct br_err *err)
+{
+    const char *what = NULL;
+    if (!br_is_kebab(p->profile, sizeof(p->profile) - 1) || p->profile_version == 0)
+        what = "profile";
+    else if (p->backend < BR_BACKEND_NATIVE || p->backend > BR_BACKEND_DOCKER)
+        what = "backend";
+    else if (p->identity < BR_IDENTITY_DEDICATED || p->identity > BR_IDENTITY_OWNER)
+        what = "identity";
+    else if (p->workspace < BR_WORKSPACE_NONE || p->workspace > BR_WORKSPACE_LEASE)
+        what = "workspace";
+    else if (p->flags & ~BR_PLAN_FLAGS_ALL)
+        what = "flags";
+    else if (!image_ok(p->image))
+        what = "image";
+    else if (p->state[0] && (!br_is_kebab(p->state, sizeof(p->state) - 1) ||
+                             p->disks[BR_DISK_STATE].kind != BR_QUOTA_EXT4))
+        what = "state";
+    else if ((p->workspace == BR_WORKSPACE_LEASE) != (p->disks[BR_DISK_WORKSPACE].kind != 0))
+        what = "workspace lease";
+    else if (p->nallowed && p->workspace != BR_WORKSPACE_BIND)
+        what = "allowed paths";
+    if (what)
+        return br_err_set(err, BR_E_INVALID_PROFILE,
+                          "the launch plan's %s is not one that exists or fits the others", what);
+    int r = br_limits_check(&p->limits, err);
+    for (unsigned i = 0; r == 0 && i < BR_DISKS; i++)
+        r = check_disk(p, (enum br_disk)i, err);
+    return r;
 }
 
 void br_plan_free(struct br_plan *p)

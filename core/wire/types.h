@@ -45,17 +45,97 @@ void br_limits_get(struct br_rd *r, struct br_limits *l);
 int br_limits_check(const struct br_limits *l, struct br_err *err);
 
 /* ---- the launch plan: what bridled asks bridle-launch for ---- */
+/*
+ * Everything in it comes from the profile (which the operator chose), except the allowed paths and
+ * the table hash: nothing that a manifest, a model or a packet says can name an image, a host path,
+ * a mount, a route, a runtime flag, an environment value, a uid, a capability, a device or a
+ * network mode.
+ */
+enum br_backend { BR_BACKEND_NATIVE = 1, BR_BACKEND_BWRAP = 2, BR_BACKEND_DOCKER = 3 };
+
+/* Whose uid the sandbox has outside. */
+enum br_identity {
+    /* a launcher that is root: a uid of the sandbox's own, through an idmapped mount of the
+     * workspace. A launcher that is an ordinary user: that user; the kernel gives it no other */
+    BR_IDENTITY_DEDICATED = 1,
+    BR_IDENTITY_OWNER = 2, /* the workspace's owner (never root) */
+};
+
+enum br_workspace {
+    BR_WORKSPACE_NONE = 1,  /* /workspace is an empty read-only directory */
+    BR_WORKSPACE_BIND = 2,  /* the host's directory, read-only, allowed paths writable */
+    BR_WORKSPACE_LEASE = 3, /* a copy of it in a lease, writable, with a quota */
+};
+
+/* What enforces a quota of bytes and inodes. */
+enum br_quota_kind {
+    BR_QUOTA_NONE = 0,  /* there is no such lease */
+    BR_QUOTA_TMPFS = 1, /* in memory, charged to the sandbox's memory limit */
+    BR_QUOTA_EXT4 = 2,  /* an ext4 image on a loop device below the lease root; root only */
+};
+struct br_quota {
+    uint8_t kind; /* enum br_quota_kind */
+    uint64_t bytes;
+    uint64_t inodes;
+};
+/* Leases of a plan, in this order; where they are mounted: br_lease_points. */
+enum br_disk { BR_DISK_WORKSPACE, BR_DISK_STATE, BR_DISK_SCRATCH, BR_DISKS };
+extern const char *const br_disk_names[BR_DISKS];  /* "workspace", "state", "scratch" */
+extern const char *const br_disk_points[BR_DISKS]; /* "/workspace", "/state", "/scratch" */
+
+/* br_plan.flags */
+enum br_plan_flag {
+    BR_PLAN_TMP_NOEXEC = 1u << 0,       /* /tmp, and /dev/shm, which is in it */
+    BR_PLAN_HOME_NOEXEC = 1u << 1,      /* /home/agent */
+    BR_PLAN_WORKSPACE_NOEXEC = 1u << 2, /* /workspace and what is writable in it */
+    BR_PLAN_SCRATCH_NOEXEC = 1u << 3,
+    BR_PLAN_STATE_NOEXEC = 1u << 4,
+    BR_PLAN_NO_LANDLOCK = 1u << 5, /* the profile does without; otherwise a host without refuses */
+};
+#define BR_PLAN_FLAGS_ALL 0x3fu
+
+/* What an allowed path was when the plan was made. The launcher compares right before the mount. */
+struct br_fingerprint {
+    uint64_t ino, mnt_id;
+    uint32_t dev_major, dev_minor;
+    uint32_t mode, uid, gid; /* type and permission bits */
+    uint64_t ctime_ns;       /* of a file: of its metadata */
+    uint32_t entries;        /* of a directory: how many files and directories its tree has */
+    uint8_t tree_sha256[32]; /* of a directory: of the names, types and identities in it */
+};
+
+#define BR_IMAGE_ID_MAX 80 /* "host", or "sha256:" and 64 hex digits */
+
 struct br_plan {
     char run_id[BR_ID_MAX];
     char owner[128]; /* "pid:start-time:boot-id" of bridled, for the sweep */
+    char profile[64];
+    uint32_t profile_version;
+    uint8_t profile_sha256[32]; /* of the profile's source text */
+    uint8_t backend;            /* enum br_backend */
+    uint8_t identity;           /* enum br_identity */
+    uint8_t workspace;          /* enum br_workspace */
+    uint32_t flags;             /* enum br_plan_flag */
+    char image[BR_IMAGE_ID_MAX];
+    struct br_quota disks[BR_DISKS];
+    char state[64]; /* name of a state lease that outlives the run; "": it does not */
     struct br_limits limits;
     uint8_t table_sha256[32];                  /* the decision table that this run is pinned to */
     char *allowed_paths[BR_ALLOWED_PATHS_MAX]; /* owned; a file, or a directory and its tree */
     uint32_t nallowed;
+    struct br_fingerprint sources[BR_ALLOWED_PATHS_MAX];
+    uint32_t nsources; /* 0 before LAUNCH_RESOLVE, then nallowed */
 };
+/* The plan of profile run-v1 with the default limits and no allowed path. */
+void br_plan_default(struct br_plan *p);
 void br_plan_put(struct br_buf *b, const struct br_plan *p);
 void br_plan_get(struct br_rd *r, struct br_plan *p);
 void br_plan_free(struct br_plan *p);
+/*
+ * The compiled-in ceiling: 0, or -BR_E_LIMIT_EXCEEDED or -BR_E_INVALID_PROFILE naming the member.
+ * Checked by bridle-session when the profile is compiled, and again by bridle-launch.
+ */
+int br_plan_check(const struct br_plan *p, struct br_err *err);
 /* Allowed paths alone, as [str]n; get appends to p->allowed_paths. */
 void br_allowed_put(struct br_buf *b, char *const *paths, uint32_t n);
 void br_allowed_get(struct br_rd *r, struct br_plan *p);

@@ -22,18 +22,26 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     return 0;
 }
 
+static int on_config(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    (void)c, (void)m, (void)ctx, (void)err;
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     struct rogue r = {.peer = -1};
     const struct br_msg_rule rules[] = {
         {BR_MSG_SESSION_START, BR_PERMIT, 0, BR_MSG_MAX, 0, 8, on_start},
         {BR_MSG_SCRIPT_START, BR_PERMIT, 0, BR_MSG_MAX, 0, 8, on_start},
-        {BR_MSG_LAUNCH_PLAN, BR_PERMIT, 0, BR_MSG_MAX, 0, 8, on_start},
+        {BR_MSG_LAUNCH_CONFIG, BR_PERMIT, 0, BR_MSG_MAX, 0, 8, on_config},
+        {BR_MSG_LAUNCH_RESOLVE, BR_PERMIT, 0, BR_MSG_MAX, 0, 8, on_start},
     };
     struct br_chan sup, peer;
     br_chan_init(&sup, 3, "bridled", rules, BR_ARRAY_LEN(rules), &r);
-    if (argc < 1 || br_chan_dispatch(&sup, NULL) < 0 || !r.started)
-        return 1;
+    while (!r.started)
+        if (argc < 1 || br_chan_dispatch(&sup, NULL) < 0)
+            return 1;
     if (strcmp(argv[0], "bridle-script") == 0) {
         /* a policy script that would answer for the audit */
         br_chan_init(&peer, r.peer, "session", NULL, 0, NULL);

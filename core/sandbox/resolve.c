@@ -1,0 +1,46 @@
+/*
+ * Before anything is started: is the plan possible on this host, and what exactly are its sources?
+ * Called by bridle-launch for a run and for `bridle plan`. The plan comes from bridled and is
+ * checked here; the workspace is hostile.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "sandbox/box_priv.h"
+#include "sandbox/reopen.h"
+
+static int resolve_sources(struct br_plan *plan, int ws, struct br_err *err)
+{
+    struct br_allowed_root root;
+    int r = br_allowed_root_open(&root, ws, err);
+    for (uint32_t i = 0; r == 0 && i < plan->nallowed; i++) {
+        struct br_allowed a = {.fd = -1};
+        r = br_allowed_open(&root, plan->allowed_paths[i], &a, err);
+        plan->sources[i] = (struct br_fingerprint){.ino = a.ino,
+                                                   .mnt_id = root.mnt_id,
+                                                   .dev_major = a.dev_major,
+                                                   .dev_minor = a.dev_minor};
+        br_allowed_close(&a);
+    }
+    br_allowed_root_close(&root);
+    plan->nsources = r == 0 ? plan->nallowed : 0;
+    return r;
+}
+
+int br_plan_resolve(struct br_host *h, struct br_plan *plan, int ws_fd, struct br_buf *text,
+                    struct br_buf *facts, struct br_err *err)
+{
+    int r = br_plan_check(plan, err);
+    if (r == 0)
+        r = br_cg_require(&h->place, err);
+    if (r < 0)
+        return br_err_wrap(err, "nothing was started");
+    BR_CLEANUP_FD int ws = br_reopen_here(ws_fd, O_PATH | O_DIRECTORY, "the workspace", err);
+    if (ws < 0)
+        return ws;
+    r = resolve_sources(plan, ws, err);
+    br_buf_printf(text, "{\"backend\":\"native\"}");
+    br_buf_printf(facts, "landlock %d\n", h->landlock_abi);
+    return r;
+}
