@@ -3,7 +3,7 @@
  * environment says:
  *   BRIDLE_TEST_WEAK=filter|caps     leave out the filter, or keep the (namespace's) capabilities
  *   BRIDLE_TEST_FAIL=CALL:N:ERRNO    the N-th call of that wrapper (1...) fails, and all later ones
- * do
+ *   BRIDLE_TEST_FAIL=CALL:N:nothing  the N-th call says that it has worked and does nothing
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,14 +17,17 @@ static int fail_at, fail_errno, seen;
 
 static int hook(enum br_sys call)
 {
-    return call == fail_call && ++seen >= fail_at ? fail_errno : 0;
+    if (call != fail_call || ++seen < fail_at)
+        return 0;
+    return fail_errno != BR_SYS_NOTHING ? fail_errno : seen == fail_at ? BR_SYS_NOTHING : 0;
 }
 
 static int set_failure(const char *text)
 {
-    char name[32];
-    if (sscanf(text, "%31[A-Z0-9_]:%d:%d", name, &fail_at, &fail_errno) != 3)
+    char name[32], how[16];
+    if (sscanf(text, "%31[A-Z0-9_]:%d:%15s", name, &fail_at, how) != 3)
         return -1;
+    fail_errno = strcmp(how, "nothing") == 0 ? BR_SYS_NOTHING : atoi(how);
     for (int c = 0; c < BR_SYS_COUNT_; c++)
         if (strcmp(br_sys_name((enum br_sys)c), name) == 0) {
             fail_call = (enum br_sys)c;

@@ -43,14 +43,6 @@ static uint64_t known(int abi)
     return rights;
 }
 
-static long ll(long r)
-{
-    int e = br_sys_hook ? br_sys_hook(BR_SYS_LANDLOCK) : 0;
-    if (e)
-        errno = e;
-    return e ? -1 : r;
-}
-
 static int allow(int ruleset, int dirfd, const char *path, uint64_t rights)
 {
     BR_CLEANUP_FD int fd = dirfd >= 0 ? br_open_beneath(dirfd, path, O_PATH, 0)
@@ -58,21 +50,22 @@ static int allow(int ruleset, int dirfd, const char *path, uint64_t rights)
     struct landlock_path_beneath_attr rule = {.allowed_access = rights, .parent_fd = fd};
     if (fd < 0)
         return -1;
-    return (int)ll(syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0));
+    return br_sys_landlock(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH,
+                           (long)(uintptr_t)&rule, 0);
 }
 
 int br_landlock_apply(int abi, const struct br_box_shared *s, struct br_err *err)
 {
     uint64_t tree = known(abi), file = tree & FILE_RIGHTS;
     struct landlock_ruleset_attr attr = {.handled_access_fs = tree};
-    BR_CLEANUP_FD int rules =
-        (int)ll(syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr.handled_access_fs), 0));
+    BR_CLEANUP_FD int rules = br_sys_landlock(SYS_landlock_create_ruleset, (long)(uintptr_t)&attr,
+                                              (long)sizeof(attr.handled_access_fs), 0, 0);
     BR_CLEANUP_FD int ws = s->nallowed ? open(BR_BOX_WORKSPACE, O_PATH | O_CLOEXEC) : -1;
     bool ok = rules >= 0 && allow(rules, -1, "/tmp", tree) == 0 &&
               allow(rules, -1, BR_BOX_HOME, tree) == 0 && allow(rules, -1, "/dev", file) == 0;
     for (uint32_t i = 0; ok && i < s->nallowed; i++)
         ok = allow(rules, ws, s->allowed[i].rel, s->allowed[i].dir ? tree : file) == 0;
-    if (!ok || ll(syscall(SYS_landlock_restrict_self, rules, 0)) < 0)
+    if (!ok || br_sys_landlock(SYS_landlock_restrict_self, rules, 0, 0, 0) < 0)
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                             "Landlock could not be applied; nothing was started");
     return 0;

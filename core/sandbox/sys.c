@@ -30,19 +30,43 @@ const char *br_sys_name(enum br_sys call)
     return (unsigned)call < BR_ARRAY_LEN(names) ? names[call] : "?";
 }
 
-static bool injected(enum br_sys call)
+/* Does a test want something else than the call? Then *r is its result. */
+static bool injected(enum br_sys call, int *r)
 {
     int e = br_sys_hook ? br_sys_hook(call) : 0;
-    if (e)
+    *r = e == BR_SYS_NOTHING ? 0 : -1;
+    if (e > 0)
         errno = e;
     return e != 0;
 }
 
-#define WRAP(call, expr) (injected(BR_SYS_##call) ? -1 : (int)(expr))
+#define WRAP(call, expr)                                                                           \
+    ({                                                                                             \
+        int r_;                                                                                    \
+        injected(BR_SYS_##call, &r_) ? r_ : (int)(expr);                                           \
+    })
+/* The same for a call that makes a descriptor. */
+#define WRAP_FD(call, expr)                                                                        \
+    ({                                                                                             \
+        int r_;                                                                                    \
+        !injected(BR_SYS_##call, &r_) ? (int)(expr) : r_ < 0 ? -1 : not_a_descriptor();            \
+    })
+
+static int not_a_descriptor(void)
+{
+    return open("/dev/null", O_RDWR | O_CLOEXEC);
+}
 
 long br_sys_clone3(struct clone_args *args, size_t size)
 {
-    return injected(BR_SYS_CLONE3) ? -1 : syscall(SYS_clone3, args, size);
+    int r;
+    if (injected(BR_SYS_CLONE3, &r)) {
+        if (r < 0)
+            return -1;
+        args->flags &= CLONE_PIDFD;
+        args->cgroup = 0;
+    }
+    return syscall(SYS_clone3, args, size);
 }
 
 int br_sys_unshare(int flags)
@@ -52,7 +76,7 @@ int br_sys_unshare(int flags)
 
 int br_sys_open_tree(int dirfd, const char *path, unsigned flags)
 {
-    return WRAP(OPEN_TREE, syscall(SYS_open_tree, dirfd, path, flags | OPEN_TREE_CLOEXEC));
+    return WRAP_FD(OPEN_TREE, syscall(SYS_open_tree, dirfd, path, flags | OPEN_TREE_CLOEXEC));
 }
 
 int br_sys_move_mount(int from, const char *from_path, int to, const char *to_path, unsigned flags)
@@ -67,7 +91,7 @@ int br_sys_mount_setattr(int dirfd, const char *path, unsigned flags, const stru
 
 int br_sys_fsopen(const char *type)
 {
-    return WRAP(FSOPEN, syscall(SYS_fsopen, type, FSOPEN_CLOEXEC));
+    return WRAP_FD(FSOPEN, syscall(SYS_fsopen, type, FSOPEN_CLOEXEC));
 }
 
 int br_sys_fsconfig(int fd, unsigned cmd, const char *key, const char *value)
@@ -77,7 +101,7 @@ int br_sys_fsconfig(int fd, unsigned cmd, const char *key, const char *value)
 
 int br_sys_fsmount(int fd, unsigned attrs)
 {
-    return WRAP(FSMOUNT, syscall(SYS_fsmount, fd, FSMOUNT_CLOEXEC, attrs));
+    return WRAP_FD(FSMOUNT, syscall(SYS_fsmount, fd, FSMOUNT_CLOEXEC, attrs));
 }
 
 int br_sys_mount(const char *src, const char *dst, const char *type, unsigned long flags,
@@ -148,6 +172,11 @@ int br_sys_seccomp(const struct sock_fprog *prog)
     return WRAP(SECCOMP, syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, prog));
 }
 
+int br_sys_landlock(long nr, long a, long b, long c, long d)
+{
+    return WRAP(LANDLOCK, syscall(nr, a, b, c, d));
+}
+
 int br_sys_setrlimit(int what, uint64_t value)
 {
     struct rlimit l = {.rlim_cur = value, .rlim_max = value};
@@ -183,8 +212,9 @@ static int write_text(int fd, const char *text)
 int br_sys_idmap(pid_t pid, const char *file, const char *text)
 {
     char path[64];
-    if (injected(BR_SYS_IDMAP))
-        return -1;
+    int r;
+    if (injected(BR_SYS_IDMAP, &r))
+        return r;
     snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
     BR_CLEANUP_FD int fd = open(path, O_WRONLY | O_CLOEXEC);
     return fd < 0 ? -1 : write_text(fd, text);
@@ -202,8 +232,9 @@ int br_sys_rmcgroup(int dirfd, const char *name)
 
 int br_sys_writecgroup(int dirfd, const char *file, const char *text)
 {
-    if (injected(BR_SYS_WRITECGROUP))
-        return -1;
+    int r;
+    if (injected(BR_SYS_WRITECGROUP, &r))
+        return r;
     BR_CLEANUP_FD int fd = openat(dirfd, file, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     return fd < 0 ? -1 : write_text(fd, text);
 }

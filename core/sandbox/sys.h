@@ -55,7 +55,12 @@ enum br_sys {
         BR_SYS_COUNT_
 };
 
-/* Tests only: returns 0 to let the call happen, or the errno to fail it with. NULL by default. */
+/*
+ * Tests only: returns 0 to let the call happen, the errno to fail it with, or BR_SYS_NOTHING: the
+ * call reports success and does nothing (one that makes a descriptor gives that of /dev/null;
+ * clone3 makes a process, but no namespace). NULL by default.
+ */
+#define BR_SYS_NOTHING (-1)
 extern int (*br_sys_hook)(enum br_sys call);
 const char *br_sys_name(enum br_sys call);
 
@@ -81,6 +86,7 @@ int br_sys_setresuid(uid_t uid);
 int br_sys_capset_none(void);
 int br_sys_prctl(int op, unsigned long a, unsigned long b);
 int br_sys_seccomp(const struct sock_fprog *prog);
+int br_sys_landlock(long nr, long a, long b, long c, long d);
 int br_sys_setrlimit(int what, uint64_t value);
 int br_sys_dup2(int from, int to);
 int br_sys_close_range(unsigned first, unsigned last);
