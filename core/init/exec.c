@@ -107,15 +107,15 @@ static int spawn(const struct child *c, char *const *argv, pid_t *pid)
     posix_spawnattr_init(&attr);
     posix_spawnattr_setsigdefault(&attr, &all);
     posix_spawnattr_setsigmask(&attr, &none);
-    int e = posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF |
-                                                POSIX_SPAWN_SETSIGMASK);
+    short flags = POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK;
+    int e = posix_spawnattr_setflags(&attr, br_init_weak ? flags : flags | POSIX_SPAWN_SETSID);
     if (!e)
         e = posix_spawn_file_actions_addfchdir_np(&fa, c->cwd);
     if (!e)
         e = posix_spawn_file_actions_adddup2(&fa, c->stdin_fd, 0);
     for (int i = 0; i < 2 && !e; i++)
         e = posix_spawn_file_actions_adddup2(&fa, c->pipe[i][1], i + 1);
-    if (!e) /* all are close-on-exec; this is the second bolt */
+    if (!e && !br_init_weak) /* all are close-on-exec; this is the second bolt */
         e = posix_spawn_file_actions_addclosefrom_np(&fa, 3);
     if (!e)
         e = posix_spawn(pid, c->program, &fa, &attr, argv, exec_env);

@@ -6,6 +6,14 @@
 
 #include "init/init.h"
 
+/* Only bridle-init-weak, the control of `bridle selftest --attack`, is compiled with it: there, a
+ * command inherits descriptors and the session, and may look into pid 1. */
+#ifdef BR_INIT_WEAK
+#define br_init_weak 1
+#else
+#define br_init_weak 0
+#endif
+
 /* ---- paths ---- */
 
 /* A path as it may be shown in a message: visible, at most 200 bytes of it. */

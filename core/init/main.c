@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "init/init.h"
+#include "init/init_priv.h"
 
 #define CHANNEL_FD 3
 
@@ -23,8 +23,9 @@ static int start(struct br_init *in, bool pid1, struct br_err *err)
             return br_err_set(err, BR_E_USAGE,
                               "descriptor %d is not open; this program is started by bridle-launch",
                               fd);
-    br_close_from(CHANNEL_FD + 1, NULL, 0);
-    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+    if (!br_init_weak)
+        br_close_from(CHANNEL_FD + 1, NULL, 0);
+    if (!br_init_weak && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return br_err_errno(err, BR_E_FAILED, "the program could not make itself undumpable");
     (void)umask(022);
     (void)signal(SIGXFSZ, SIG_IGN); /* a file that becomes too large is an error of its write */

@@ -105,7 +105,8 @@ int br_init_open(struct br_init *in, int chan_fd, int root_fd, bool pid1, struct
     sigset_t chld;
     sigemptyset(&chld);
     sigaddset(&chld, SIGCHLD);
-    if (fcntl(chan_fd, F_SETFD, FD_CLOEXEC) < 0 || sigprocmask(SIG_BLOCK, &chld, NULL) < 0)
+    if (fcntl(chan_fd, F_SETFD, br_init_weak ? 0 : FD_CLOEXEC) < 0 ||
+        sigprocmask(SIG_BLOCK, &chld, NULL) < 0)
         return br_err_errno(err, BR_E_IO, "the channel of the sandbox could not be prepared");
     in->sigfd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
     if (in->sigfd < 0)

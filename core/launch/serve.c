@@ -11,6 +11,7 @@
 
 #include "launch/launch.h"
 #include "sandbox/sandbox.h"
+#include "sandbox/weak.h"
 #include "wire/types.h"
 #include "wire/wire.h"
 
@@ -30,17 +31,20 @@ struct launcher {
     int state_fd; /* the state directory, or -1 */
 };
 
+/* bridle-init, or the one that goes with a weakened sandbox */
+#define INIT_NAME (br_weak(INIT) ? "bridle-init-weak" : "bridle-init")
+
 static int find_init(struct br_err *err)
 {
     char path[BR_PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - sizeof("bridle-init"));
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - sizeof("bridle-init-weak"));
     if (n <= 0)
         return br_err_errno(err, BR_E_INTERNAL, "'/proc/self/exe' is not readable");
     path[n] = 0;
     char *slash = strrchr(path, '/');
     if (!slash)
         return br_err_set(err, BR_E_INTERNAL, "bridle-launch does not know where it lies");
-    memcpy(slash + 1, "bridle-init", sizeof("bridle-init"));
+    memcpy(slash + 1, INIT_NAME, strlen(INIT_NAME) + 1);
     int fd = open(path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING,

@@ -1,7 +1,7 @@
 /*
  * Tests only: bridle-launch with a weakened configuration or an injected failure, as its
  * environment says:
- *   BRIDLE_TEST_WEAK=filter|caps     leave out the filter, or keep the (namespace's) capabilities
+ *   BRIDLE_TEST_WEAK=NAME,...         what is left out, see sandbox/weak.h
  *   BRIDLE_TEST_FAIL=CALL:N:ERRNO    the N-th call of that wrapper (1...) fails, and all later ones
  *   BRIDLE_TEST_FAIL=CALL:N:nothing  the N-th call says that it has worked and does nothing
  */
@@ -11,6 +11,7 @@
 
 #include "launch/launch.h"
 #include "sandbox/sys.h"
+#include "sandbox/weak.h"
 
 static enum br_sys fail_call;
 static int fail_at, fail_errno, seen;
@@ -42,8 +43,8 @@ int main(void)
     struct br_host_config cfg = {.init_fd = -1};
     const char *weak = getenv("BRIDLE_TEST_WEAK"), *failure = getenv("BRIDLE_TEST_FAIL");
     br_log_init("bridle-launch", BR_LOG_INFO);
-    cfg.weak_no_filter = weak && strcmp(weak, "filter") == 0;
-    cfg.weak_keep_caps = weak && strcmp(weak, "caps") == 0;
+    if (weak && br_weak_parse(weak) < 0)
+        return 2;
     if (failure && set_failure(failure) < 0)
         return 2;
     return br_launch_serve(3, &cfg);

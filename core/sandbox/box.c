@@ -41,7 +41,8 @@ static int clone_child(struct br_box *b, int root, struct br_err *err)
     (void)setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &deadline, sizeof(deadline));
     int into = br_cg_v2_fd(&b->cg), pidfd = -1;
     struct clone_args args = {
-        .flags = BOX_NAMESPACES | CLONE_PIDFD | (into >= 0 ? CLONE_INTO_CGROUP : 0),
+        .flags = (BOX_NAMESPACES & ~(br_weak(PIDNS) ? (uint64_t)CLONE_NEWPID : 0)) | CLONE_PIDFD |
+                 (into >= 0 ? CLONE_INTO_CGROUP : 0),
         .pidfd = (uint64_t)(uintptr_t)&pidfd,
         .exit_signal = SIGCHLD,
         .cgroup = into >= 0 ? (uint64_t)into : 0,
@@ -94,7 +95,8 @@ int br_box_prepare(struct br_host *h, struct br_box **out, struct br_err *err)
     }
     /* most plans ask for these, and another one changes what differs; where the host refuses one,
      * the plan's own may still be possible */
-    (void)br_cg_limit(&b->cg, &br_limits_default, NULL);
+    if (!br_weak(LIMITS))
+        (void)br_cg_limit(&b->cg, &br_limits_default, NULL);
     r = br_measure_birth(b, err);
     if (r == 0)
         r = br_cg_join_v1(&b->cg, b->pid, err);
@@ -176,7 +178,10 @@ static int open_workspace(const struct br_host *h, int ws_fd, struct stat *st, s
 static int clone_mount(int fd, uint64_t set, unsigned recursive, const char *what,
                        struct br_err *err)
 {
-    struct mount_attr attr = {.attr_set = set, .propagation = MS_PRIVATE};
+    struct mount_attr attr = {.attr_set =
+                                  set & ~((br_weak(RW) ? (uint64_t)MOUNT_ATTR_RDONLY : 0) |
+                                          (br_weak(SUID) ? (uint64_t)MOUNT_ATTR_NOSUID : 0)),
+                              .propagation = br_weak(SHARED) ? 0 : MS_PRIVATE};
     BR_CLEANUP_FD int tree = br_sys_open_tree(fd, "", OPEN_TREE_CLONE | AT_EMPTY_PATH | recursive);
     if (tree < 0 || br_sys_mount_setattr(tree, "", AT_EMPTY_PATH | recursive, &attr) < 0)
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
@@ -192,14 +197,15 @@ static int open_allowed(const struct br_plan *plan, int ws, struct br_box_shared
     int r = br_allowed_root_open(&root, ws, err);
     for (uint32_t i = 0; r == 0 && i < plan->nallowed; i++) {
         struct br_allowed *a = &s->allowed[i];
-        r = br_allowed_open(&root, plan->allowed_paths[i], a, err);
+        r = br_weak(PATHS) ? br_weak_open_allowed(ws, plan->allowed_paths[i], a)
+                           : br_allowed_open(&root, plan->allowed_paths[i], a, err);
         /* nothing that is taken from the source is cleared: a read-only mount stays read-only */
         int tree = r < 0 ? r
                          : clone_mount(a->fd, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0,
                                        plan->allowed_paths[i], err);
         if (tree >= 0) {
             fds[(*n)++] = tree;
-            r = br_allowed_recheck(&root, a, err);
+            r = br_weak(PATHS) ? 0 : br_allowed_recheck(&root, a, err);
         } else {
             r = tree;
         }
@@ -254,7 +260,7 @@ static int hand_over(struct br_box *b, const struct br_plan *plan, int ws_fd, in
     }
     if (r >= 0)
         r = map_ids(b, &st, err);
-    if (r == 0)
+    if (r == 0 && !br_weak(LIMITS))
         r = br_cg_limit(&b->cg, &plan->limits, err);
     if (r == 0)
         r = send_plan(b, fds, n, err);

@@ -9,6 +9,7 @@
 
 #include "sandbox/cgroup.h"
 #include "sandbox/sandbox.h"
+#include "sandbox/weak.h"
 
 /* The one message of the launcher to a child that has not executed yet: the plan is in the shared
  * area, descriptors come along. The child's answer is the end of file that its exec causes, or its

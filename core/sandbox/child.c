@@ -50,9 +50,13 @@ static int mask(const char *path, const char *with, struct br_err *err)
 
 static int mount_proc(struct br_err *err)
 {
+    if (br_weak(PIDNS)) /* a new one can only show a pid namespace of its own */
+        return br_sys_mount("/proc", "proc", NULL, MS_BIND | MS_REC, NULL) < 0
+                   ? fail(err, "bind /proc")
+                   : 0;
     /* read-only as a whole: covers /proc/sys, sysrq-trigger and every other switch */
-    if (br_sys_mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY, NULL) <
-        0) {
+    unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC | (br_weak(PROC) ? 0 : MS_RDONLY);
+    if (br_sys_mount("proc", "proc", "proc", flags, NULL) < 0) {
         if (errno == EPERM)
             return br_err_set(err, BR_E_REQUIREMENT_MISSING,
                               "the kernel refused a new /proc, because parts of this one are "
@@ -61,9 +65,9 @@ static int mount_proc(struct br_err *err)
         return fail(err, "mount /proc");
     }
     int r = 0;
-    for (unsigned i = 0; r == 0 && i < BR_ARRAY_LEN(masked_files); i++)
+    for (unsigned i = 0; r == 0 && i < BR_ARRAY_LEN(masked_files) && !br_weak(PROC); i++)
         r = mask(masked_files[i], "dev/null", err);
-    for (unsigned i = 0; r == 0 && i < BR_ARRAY_LEN(masked_dirs); i++)
+    for (unsigned i = 0; r == 0 && i < BR_ARRAY_LEN(masked_dirs) && !br_weak(PROC); i++)
         r = mask(masked_dirs[i], "run", err);
     return r;
 }
@@ -76,6 +80,8 @@ static int enter_root(int root, struct br_err *err)
     int r = mount_proc(err);
     if (r < 0)
         return r;
+    if (br_weak(HOSTROOT))
+        STEP(br_sys_mount("/", "run", NULL, MS_BIND | MS_REC, NULL), "bind the host's root");
     STEP(br_sys_pivot_root(".", "."), "pivot_root");
     STEP(br_sys_umount(".", MNT_DETACH), "leave the host's root");
     STEP(br_sys_chdir("/"), "chdir /");
@@ -107,10 +113,11 @@ static int drop_bounding_set(struct br_err *err)
 }
 
 /* Everything that needs no plan. */
-static int prepare(const struct br_host *h, int root, struct br_err *err)
+static int prepare(int root, struct br_err *err)
 {
-    STEP(br_sys_setsid(), "setsid");
-    int r = h->cfg.weak_keep_caps ? 0 : drop_bounding_set(err);
+    if (!br_weak(TTY))
+        STEP(br_sys_setsid(), "setsid");
+    int r = br_weak(CAPS) ? 0 : drop_bounding_set(err);
     if (r == 0)
         r = enter_root(root, err);
     return r < 0 ? r : null_stdio(err);
@@ -158,6 +165,8 @@ static int mount_tmpfs(const char *path, uint64_t bytes, uint64_t inodes, unsign
                        struct br_err *err)
 {
     char opts[128];
+    if (br_weak(TMP))
+        bytes = inodes = 0; /* no limit */
     snprintf(opts, sizeof(opts), "size=%llu,nr_inodes=%llu,mode=%o", (unsigned long long)bytes,
              (unsigned long long)inodes, mode);
     STEP(br_sys_mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, opts), path);
@@ -167,7 +176,8 @@ static int mount_tmpfs(const char *path, uint64_t bytes, uint64_t inodes, unsign
 static int attach_allowed(int ws, const struct br_allowed *a, int tree, struct br_err *err)
 {
     struct statx st;
-    BR_CLEANUP_FD int at = br_open_beneath(ws, a->rel, O_PATH, 0);
+    BR_CLEANUP_FD int at = br_weak(PATHS) ? openat(ws, a->rel, O_PATH | O_CLOEXEC)
+                                          : br_open_beneath(ws, a->rel, O_PATH, 0);
     if (at < 0 || statx(at, "", AT_EMPTY_PATH, STATX_INO, &st) < 0 || st.stx_ino != a->ino ||
         st.stx_dev_major != a->dev_major || st.stx_dev_minor != a->dev_minor)
         return br_err_set(err, BR_E_INVALID_ALLOWED_PATH,
@@ -211,6 +221,8 @@ static int drop_capabilities(struct br_err *err)
 
 static int set_limits(const struct br_limits *l, struct br_err *err)
 {
+    if (br_weak(RLIMITS))
+        return 0;
     STEP(br_sys_setrlimit(RLIMIT_CORE, 0), "RLIMIT_CORE");
     STEP(br_sys_setrlimit(RLIMIT_FSIZE, l->fsize_bytes), "RLIMIT_FSIZE; raise the hard limit");
     STEP(br_sys_setrlimit(RLIMIT_NOFILE, l->nofile), "RLIMIT_NOFILE; raise the hard limit");
@@ -228,6 +240,8 @@ static int arrange_fds(int *ctl, int chan, struct br_err *err)
         STEP(br_sys_dup2(chan, 3), "the init channel");
     else
         STEP(fcntl(3, F_SETFD, 0), "the init channel");
+    if (br_weak(FDS))
+        return 0;
     STEP(br_sys_close_range(4, (unsigned)*ctl - 1), "close descriptors");
     STEP(br_sys_close_range((unsigned)*ctl + 1, ~0u), "close descriptors");
     return 0;
@@ -236,11 +250,14 @@ static int arrange_fds(int *ctl, int chan, struct br_err *err)
 static int confine(const struct br_host *h, int ctl, struct br_err *err)
 {
     const struct br_box_shared *s = h->shared;
-    int r = h->cfg.weak_keep_caps ? 0 : drop_capabilities(err);
+    int r = br_weak(CAPS) ? 0 : drop_capabilities(err);
     if (r < 0)
         return r;
-    STEP(br_sys_prctl(PR_SET_NO_NEW_PRIVS, 1, 0), "no_new_privs");
-    if (h->landlock_abi > 0 && !h->cfg.weak_keep_caps) {
+    if (br_weak(CAPS))
+        STEP(br_weak_keep_caps(), "keep capabilities");
+    if (!br_weak(SUID))
+        STEP(br_sys_prctl(PR_SET_NO_NEW_PRIVS, 1, 0), "no_new_privs");
+    if (h->landlock_abi > 0 && !br_weak(LANDLOCK) && !br_weak(SUID)) {
         r = br_landlock_apply(h->landlock_abi, s, err);
         if (r < 0)
             return r;
@@ -249,11 +266,12 @@ static int confine(const struct br_host *h, int ctl, struct br_err *err)
     if (r < 0)
         return r;
     /* after the identity changed, which clears it */
-    STEP(br_sys_prctl(PR_SET_PDEATHSIG, SIGKILL, 0), "die with the launcher");
+    if (!br_weak(PDEATH))
+        STEP(br_sys_prctl(PR_SET_PDEATHSIG, SIGKILL, 0), "die with the launcher");
     char byte;
     if (recv(ctl, &byte, 1, MSG_DONTWAIT) == 0)
         _exit(0); /* it died before that */
-    if (!h->cfg.weak_no_filter)
+    if (!br_weak(FILTER) && !br_weak(SUID))
         STEP(br_sys_seccomp(&h->filter), "system call filter");
     return 0;
 }
@@ -270,8 +288,9 @@ static int child(const struct br_host *h, int ctl, int root)
                                  NULL};
     struct br_err *err = &h->shared->err;
     int fds[BR_BOX_FDS_MAX];
-    br_close_from(3, (int[]){ctl, root}, 2);
-    int r = prepare(h, root, err);
+    if (!br_weak(FDS))
+        br_close_from(3, (int[]){ctl, root}, 2);
+    int r = prepare(root, err);
     if (r == 0)
         r = receive_plan(ctl, h->shared, fds, err);
     if (r < 0)
@@ -289,7 +308,7 @@ static int child(const struct br_host *h, int ctl, int root)
     if (r < 0)
         return r;
     STEP(br_sys_prctl(PR_SET_DUMPABLE, 0, 0), "not dumpable");
-    (void)br_sys_exec(BR_BOX_INIT, argv, envp);
+    (void)br_sys_exec(BR_BOX_INIT, argv, br_weak(ENV) ? environ : envp);
     return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                         "'bridle-init' could not be executed in the sandbox; nothing was started. "
                         "Is its file executable for everybody, on a mount without noexec?");

@@ -59,11 +59,13 @@ int br_host_refresh(struct br_host *h, struct br_err *err)
 {
     if (h->fresh)
         return 0;
-    if (br_sys_unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
+    int what =
+        CLONE_NEWUTS | (br_weak(NETNS) ? 0 : CLONE_NEWNET) | (br_weak(IPCNS) ? 0 : CLONE_NEWIPC);
+    if (br_sys_unshare(what) < 0)
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                             "network, ipc and uts namespaces could not be made; nothing was "
                             "started. As root: sysctl -w user.max_net_namespaces=15000");
-    if (br_sys_sethostname(BR_BOX_HOSTNAME) < 0 || loopback_up() < 0)
+    if (br_sys_sethostname(BR_BOX_HOSTNAME) < 0 || (!br_weak(NETNS) && loopback_up() < 0))
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                             "the sandbox's host name or loopback could not be set; nothing was "
                             "started. As root this needs CAP_NET_ADMIN");
@@ -121,6 +123,8 @@ static int open_steps(struct br_host *h, struct br_err *err)
     /* mounts that the host makes later still arrive; nothing of ours goes out */
     if (br_sys_mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING, "mounts could not be made private");
+    if (br_weak(SHARED)) /* with copies of its own, not with the host */
+        (void)br_sys_mount(NULL, "/", NULL, MS_REC | MS_SHARED, NULL);
     BR_CLEANUP_FD int init = br_reopen_here(h->cfg.init_fd, O_PATH, "bridle-init", err);
     if (init < 0)
         return init;

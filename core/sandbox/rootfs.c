@@ -16,6 +16,7 @@
 
 #include "sandbox/rootfs.h"
 #include "sandbox/sys.h"
+#include "sandbox/weak.h"
 
 /* The whole root tmpfs: copies of small files and empty directories. */
 #define ROOTFS_SIZE "8m"
@@ -161,7 +162,9 @@ static int bind(int from_fd, const char *from, int root, const char *to, bool de
 {
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
                                           (device ? MOUNT_ATTR_NOEXEC : MOUNT_ATTR_NODEV),
-                              .propagation = MS_PRIVATE};
+                              .propagation = br_weak(SHARED) ? 0 : MS_PRIVATE};
+    if (br_weak(RW))
+        attr.attr_set &= ~(uint64_t)MOUNT_ATTR_RDONLY;
     unsigned rec = device ? 0 : AT_RECURSIVE;
     unsigned empty = *from ? 0 : AT_EMPTY_PATH;
     BR_CLEANUP_FD int tree = br_sys_open_tree(from_fd, from, OPEN_TREE_CLONE | rec | empty);
@@ -253,7 +256,8 @@ int br_rootfs_build(int init_fd, struct br_err *err)
         r = bind(init_fd, "", root, &BR_BOX_INIT[1], false, err);
     (void)umask(old);
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID};
-    if (r == 0 && br_sys_mount_setattr(root, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
+    if (r == 0 && !br_weak(RW) &&
+        br_sys_mount_setattr(root, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
         r = fail(err, "");
     return r < 0 ? r : br_steal_fd(&root);
 }

@@ -18,9 +18,6 @@ struct br_box;
 
 struct br_host_config {
     int init_fd; /* the program that becomes pid 1, O_PATH or O_RDONLY; not owned, kept open */
-    /* Tests: a name in the sandbox's root where the sandbox is deliberately weakened. */
-    bool weak_no_filter; /* do not install the system call filter */
-    bool weak_keep_caps; /* do not drop the capabilities (of the user namespace) */
 };
 
 /*
