@@ -283,6 +283,18 @@ int br_memfd_read(int fd, size_t max, struct br_buf *out, struct br_err *err);
  * -1 and errno. Never falls back to openat(). */
 int br_open_beneath(int dirfd, const char *path, int flags, mode_t mode);
 
+/* ---- SHA-256 ------------------------------------------------------------------------------ */
+
+/* FIPS 180-4, without a library. init, any number of puts, end; then init again. */
+struct br_sha256 {
+    uint32_t state[8];
+    uint64_t bytes;
+    uint8_t block[64];
+};
+void br_sha256_init(struct br_sha256 *s);
+void br_sha256_put(struct br_sha256 *s, const void *p, size_t n);
+void br_sha256_end(struct br_sha256 *s, uint8_t out[32]);
+
 /* ---- log ---------------------------------------------------------------------------------- */
 
 enum br_log_level { BR_LOG_ERROR, BR_LOG_WARN, BR_LOG_INFO, BR_LOG_DEBUG };
