@@ -24,6 +24,10 @@
 #define BR_POLICY_MAX (1024u * 1024)
 #define BR_CONFIG_MAX (256u * 1024)
 #define BR_GOAL_MAX (512u * 1024)
+/* A profile always travels inside of a message, whose descriptors are taken by channels. */
+#define BR_PROFILE_MAX (16u * 1024)
+/* What one compiles to: its launch object, and one for each profile that it offers. */
+#define BR_LAUNCH_JSON_MAX (256u * 1024)
 
 /* JSON, checked by a scan before any parser sees it (jansson's own depth limit is 2048) */
 #define BR_JSON_DEPTH_MAX 64u

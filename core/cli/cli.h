@@ -18,7 +18,7 @@
 
 /* ---- verbs and arguments (verbs.c, args.c) ------------------------------------------------- */
 
-#define BR_CLI_OPTS_MAX 10u
+#define BR_CLI_OPTS_MAX 12u
 #define BR_CLI_WIDTH 80u
 
 enum br_cli_complete { BR_COMPLETE_NONE, BR_COMPLETE_FILE, BR_COMPLETE_DIR, BR_COMPLETE_VERB };
@@ -258,7 +258,8 @@ struct br_cli_foreground {
     enum br_run_mode mode;
     const struct br_cli_args *args;
     const char *dir, *manifest, *goal;
-    const char *model; /* NULL: --model, if the verb has it */
+    const char *model;   /* NULL: --model, if the verb has it */
+    const char *profile; /* NULL: --profile, if the verb has it */
     char *const *argv;
     unsigned argc;
     bool json;
@@ -270,7 +271,7 @@ int br_cli_foreground(const struct br_cli_foreground *f);
 /* ---- what a run is made of (documents.c) ---------------------------------------------------- */
 
 struct br_cli_documents {
-    struct br_cli_file manifest, policy, config, scenario;
+    struct br_cli_file manifest, policy, config, scenario, profile;
     char workspace[BR_PATH_MAX];
     bool manifest_inside;
 };

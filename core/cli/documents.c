@@ -16,6 +16,7 @@ void br_cli_documents_free(struct br_cli_documents *d)
     br_cli_file_free(&d->policy);
     br_cli_file_free(&d->config);
     br_cli_file_free(&d->scenario);
+    br_cli_file_free(&d->profile);
 }
 
 static const char *option(const struct br_cli_args *a, const char *name)
@@ -24,6 +25,53 @@ static const char *option(const struct br_cli_args *a, const char *name)
         if (strcmp(a->verb->opts[i].name, name) == 0)
             return a->value[i];
     return NULL;
+}
+
+/* A path, by its look; any other word is the name of a built-in profile. */
+static bool is_profile_file(const char *word)
+{
+    size_t n = strlen(word);
+    return strchr(word, '/') || (n > 4 && strcmp(word + n - 4, ".lua") == 0);
+}
+
+/* The operator's word, so never a file that an agent could have written. */
+static int read_profile(const char *word, struct br_cli_documents *d, struct br_err *err)
+{
+    if (!word || !is_profile_file(word))
+        return 0;
+    int r = br_cli_file_read(&d->profile, word, "profile", BR_E_INVALID_PROFILE, BR_PROFILE_MAX - 1,
+                             err);
+    if (r < 0)
+        return r;
+    if (br_cli_path_below(word, d->workspace))
+        return br_err_set(err, BR_E_INVALID_PROFILE,
+                          "the profile '%.512s' lies inside of the workspace, where the agent "
+                          "could have written it; nothing was started. Keep it elsewhere",
+                          word);
+    if (memchr(d->profile.text.data, 0, d->profile.text.len))
+        return br_err_set(err, BR_E_INVALID_PROFILE,
+                          "the profile '%.512s' holds a NUL byte; nothing was started", word);
+    return 0;
+}
+
+static void put_choice(const struct br_cli_foreground *f, const struct br_cli_documents *d,
+                       struct br_out *o)
+{
+    struct br_profile_choice c = {.name = ""};
+    const char *word = f->profile ? f->profile : option(f->args, "profile");
+    const char *image = option(f->args, "image"), *backend = option(f->args, "backend");
+    bool own = d->profile.path[0] != 0;
+    snprintf(c.name, sizeof(c.name), "%s", own || !word ? "" : word);
+    snprintf(c.path, sizeof(c.path), "%s", d->profile.path);
+    snprintf(c.image, sizeof(c.image), "%s", image ? image : "");
+    for (uint8_t i = 1; backend && br_backend_names[i]; i++)
+        if (strcmp(backend, br_backend_names[i]) == 0)
+            c.backend = i;
+    BR_CLEANUP_FREE char *text =
+        own ? strndup((char *)d->profile.text.data, d->profile.text.len) : NULL;
+    c.source = text;
+    o->failed |= own && !text;
+    br_profile_choice_put(&o->buf, &c);
 }
 
 int br_cli_documents_read(const struct br_cli_foreground *f, struct br_cli_documents *d,
@@ -44,6 +92,8 @@ int br_cli_documents_read(const struct br_cli_foreground *f, struct br_cli_docum
     if (r == 0 && scenario)
         r = br_cli_file_read(&d->scenario, scenario, "scenario", BR_E_INVALID_CONFIG,
                              BR_MANIFEST_MAX, err);
+    if (r == 0)
+        r = read_profile(f->profile ? f->profile : option(f->args, "profile"), d, err);
     if (r == 0 && f->manifest)
         d->manifest_inside = br_cli_path_below(f->manifest, d->workspace);
     return r;
@@ -78,6 +128,7 @@ int br_cli_documents_send(const struct br_cli_foreground *f, const struct br_cli
     put_blob(&o, f->goal ? f->goal : "", f->goal ? strlen(f->goal) : 0);
     br_buf_put_u32(&o.buf, f->wall_seconds);
     br_buf_put_u8(&o.buf, can_ask);
+    put_choice(f, d, &o);
     br_buf_put_u32(&o.buf, f->argc);
     for (unsigned i = 0; i < f->argc; i++)
         br_buf_put_str(&o.buf, f->argv[i]);

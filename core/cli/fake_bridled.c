@@ -218,6 +218,12 @@ static int on_run(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err 
     br_buf_free(&blob);
     note("seconds=%u", br_rd_u32(&m->rd));
     note("terminal=%u", br_rd_u8(&m->rd));
+    struct br_profile_choice choice = {.name = ""};
+    br_profile_choice_get(&m->rd, &choice);
+    if (choice.name[0] || choice.path[0] || choice.image[0])
+        note("profile=%s path=%s bytes=%zu image=%s", choice.name, choice.path,
+             strlen(choice.source), choice.image);
+    br_profile_choice_free(&choice);
     uint32_t n = br_rd_u32(&m->rd);
     for (uint32_t i = 0; i < n && !m->rd.failed; i++) {
         br_rd_str(&m->rd, s, sizeof(s));

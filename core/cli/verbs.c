@@ -24,6 +24,17 @@
             "in the configuration)",                                                               \
             BR_COMPLETE_FILE                                                                       \
     }
+#define OPT_PROFILE                                                                                \
+    {                                                                                              \
+        "profile", 0, "PROFILE",                                                                   \
+            "the sandbox's profile: the name of a built-in one, or\n"                              \
+            "FILE.lua (default: run-v1)",                                                          \
+            BR_COMPLETE_FILE                                                                       \
+    }
+#define OPT_IMAGE                                                                                  \
+    {                                                                                              \
+        "image", 0, "IMAGE", "the image, where the profile requires one", BR_COMPLETE_NONE         \
+    }
 #define OPT_JSON(text_)                                                                            \
     {                                                                                              \
         "json", 0, NULL, text_, BR_COMPLETE_NONE                                                   \
@@ -48,6 +59,8 @@ const struct br_cli_verb br_cli_verbs[] = {
                  {"task", 't', "MANIFEST", "a task manifest: goal, allowed paths, permissions",
                   BR_COMPLETE_FILE},
                  OPT_POLICY,
+                 OPT_PROFILE,
+                 OPT_IMAGE,
                  {"model", 'm', "MODEL", "a model, as NAME or PROVIDER/NAME", BR_COMPLETE_NONE},
                  OPT_CONFIG,
                  {"scenario", 0, "FILE", "what the scripted provider plays", BR_COMPLETE_FILE},
@@ -66,6 +79,8 @@ const struct br_cli_verb br_cli_verbs[] = {
                    "status (128+n if signal n ended it).",
         .opts = {OPT_DIR,
                  OPT_POLICY,
+                 OPT_PROFILE,
+                 OPT_IMAGE,
                  {"timeout", 0, "SECONDS", "end it after this long", BR_COMPLETE_NONE},
                  OPT_JSON("print the stored events instead, one a line")},
         .operands_min = 1,
@@ -80,7 +95,7 @@ const struct br_cli_verb br_cli_verbs[] = {
         .summary = "check a task manifest and the policy; start nothing",
         .details = "Compiles the manifest with the policy into a decision table, as a run would,\n"
                    "and says what is wrong with it. Exits with 5 if something is.",
-        .opts = {OPT_DIR, OPT_POLICY, OPT_JSON("print the report as JSON")},
+        .opts = {OPT_DIR, OPT_POLICY, OPT_PROFILE, OPT_IMAGE, OPT_JSON("print the report as JSON")},
         .operands_min = 1,
         .operands_max = 1,
         .complete = BR_COMPLETE_FILE,

@@ -22,12 +22,14 @@ void br_compile_out_init(struct br_compile_out *o)
     memset(o, 0, sizeof(*o));
     br_buf_init(&o->table, BR_TABLE_MAX);
     br_buf_init(&o->manifest, 4 * BR_GOAL_MAX);
+    br_buf_init(&o->launch, BR_LAUNCH_JSON_MAX);
 }
 
 void br_compile_out_free(struct br_compile_out *o)
 {
     br_buf_free(&o->table);
     br_buf_free(&o->manifest);
+    br_buf_free(&o->launch);
     json_decref(o->warnings);
     o->warnings = NULL;
 }
@@ -129,6 +131,67 @@ static int evaluate_bundle(struct br_script *s, const struct br_compile_in *in, 
                     BR_E_INVALID_POLICY, err);
 }
 
+/* ---- the profile ---- */
+
+static int export_profile(lua_State *L)
+{
+    struct br_buf *out = lua_touserdata(L, 1);
+    lua_settop(L, 2);
+    push_member(L, "bridle.profile", "load");
+    lua_pushvalue(L, 2);
+    lua_call(L, 1, 1);
+    encode_or_raise(L, -1, out);
+    return 0;
+}
+
+/* The text of a built-in profile; "" is the default one. */
+static const struct br_script_module *builtin_profile(const char *name)
+{
+    char module[BR_NAME_MAX];
+    snprintf(module, sizeof(module), "profiles.%s", name && *name ? name : "run-v1");
+    for (unsigned i = 0; i < br_script_nmodules; i++)
+        if (strcmp(br_script_modules[i].name, module) == 0)
+            return &br_script_modules[i];
+    return NULL;
+}
+
+/* In a state of its own, which nothing of policy or manifest ran in. *profile is the caller's. */
+static int evaluate_profile(const struct br_compile_in *in, json_t **profile,
+                            struct br_compile_out *out, struct br_err *err)
+{
+    BR_CLEANUP_BUF struct br_buf json = BR_BUF_INIT(BR_LAUNCH_JSON_MAX);
+    const char *path = in->profile_path;
+    const void *text = in->profile;
+    size_t n = in->profile_len;
+    *profile = NULL;
+    if (n == 0) {
+        const struct br_script_module *m = builtin_profile(path);
+        if (!m)
+            return br_err_set(err, BR_E_NOT_FOUND, "there is no profile '%s'", path);
+        path = m->file;
+        text = m->text;
+        n = *m->len;
+    }
+    struct br_script *p = br_script_new(BR_SCRIPT_MEMORY_MAX);
+    if (!p)
+        return br_err_set(err, BR_E_NOMEM, "no memory to compile the profile");
+    int r = evaluate(p, path, text, n, export_profile, &json, BR_E_INVALID_PROFILE, err);
+    if (r < 0)
+        set_place(out, path, p->error_line);
+    br_script_free(&p);
+    if (r == 0)
+        r = br_script_json_parse(json.data, json.len, BR_JSON_NODES_MAX, profile, NULL, err);
+    if (r < 0)
+        return r;
+    BR_CLEANUP_FREE char *launch =
+        json_dumps(json_object_get(*profile, "launch"), JSON_COMPACT | JSON_SORT_KEYS);
+    if (launch && br_buf_put(&out->launch, launch, strlen(launch)) == 0)
+        return 0;
+    json_decref(*profile);
+    *profile = NULL;
+    return br_err_set(err, BR_E_NOMEM, "no memory to compile the profile");
+}
+
 /* ---- the manifest ---- */
 
 static int parse_manifest(const struct br_compile_in *in, json_t **tree, json_t **marks,
@@ -212,12 +275,14 @@ static int run_compile(lua_State *L)
     return 0;
 }
 
-static json_t *make_input(const struct br_compile_in *in, json_t *policy, json_t *tree,
-                          json_t *marks)
+/* Takes the trees. */
+static json_t *make_input(const struct br_compile_in *in, json_t *profile, json_t *policy,
+                          json_t *tree, json_t *marks)
 {
     json_t *input = json_object(), *allowed = json_array();
     for (uint32_t i = 0; i < in->nallowed; i++)
         json_array_append_new(allowed, json_string(in->allowed[i]));
+    json_object_set_new(input, "profile", profile);
     json_object_set_new(input, "policy", policy);
     if (tree)
         json_object_set_new(input, "manifest", tree);
@@ -245,23 +310,29 @@ int br_compile(struct br_script *s, const struct br_compile_in *in, struct br_co
                struct br_err *err)
 {
     BR_CLEANUP_BUF struct br_buf export = BR_BUF_INIT(BR_TABLE_MAX);
-    json_t *policy = NULL, *tree = NULL, *marks = NULL;
+    json_t *profile = NULL, *policy = NULL, *tree = NULL, *marks = NULL;
     unsigned line = 0;
-    int r = evaluate_bundle(s, in, &export, err);
+    int r = evaluate_profile(in, &profile, out, err);
+    if (r < 0)
+        return r;
+    r = evaluate_bundle(s, in, &export, err);
     set_place(out, in->policy_len ? in->policy_path : DEFAULT_POLICY_NAME, s->error_line);
     if (r == 0)
         r = br_script_json_parse(export.data, export.len, BR_SCRIPT_NODES_MAX, &policy, NULL, err);
-    if (r < 0)
+    if (r < 0) {
+        json_decref(profile);
         return r;
+    }
     if (in->manifest_len) {
         r = parse_manifest(in, &tree, &marks, &line, err);
         if (r < 0) {
             set_place(out, in->manifest_path, line);
+            json_decref(profile);
             json_decref(policy);
             return br_err_wrap(err, "'%s'", in->manifest_path);
         }
     }
-    struct job job = {.input = make_input(in, policy, tree, marks), .out = out};
+    struct job job = {.input = make_input(in, profile, policy, tree, marks), .out = out};
     r = assemble(&job, err);
     json_decref(job.input);
     if (r < 0)

@@ -21,6 +21,7 @@ static void answer_clear(struct rig_answer *a)
 {
     json_decref(a->table);
     json_decref(a->manifest);
+    json_decref(a->launch);
     json_decref(a->warnings);
     json_decref(a->commands);
     br_buf_free(&a->body);
@@ -65,6 +66,7 @@ static int on_answer(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     case BR_MSG_COMPILED:
         a->table = read_json(m);
         a->manifest = read_json(m);
+        a->launch = read_json(m);
         a->warnings = read_texts(m);
         break;
     case BR_MSG_SHELL_PARSED:
@@ -213,6 +215,8 @@ void rig_compile_n(struct rig *g, const void *policy, size_t policy_len, const v
                    size_t manifest_len, bool in_workspace)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_str(&o.buf, g->profile_path ? g->profile_path : "");
+    br_buf_put_str(&o.buf, g->profile ? g->profile : "");
     br_buf_put_str(&o.buf, "/etc/somewhere/policy.lua");
     br_out_blob(&o, policy, policy_len);
     br_buf_put_str(&o.buf, manifest_len ? "tasks/task.yaml" : "");

@@ -19,16 +19,17 @@ struct rig_answer {
     uint32_t code, line; /* SCRIPT_FAILED */
     char text[BR_ERR_TEXT_MAX];
     char file[BR_PATH_MAX];
-    json_t *table, *manifest; /* COMPILED */
-    json_t *warnings;         /* array of text */
-    json_t *commands;         /* SHELL_PARSED: array of arrays of text */
-    uint8_t flag;             /* SHELL_PARSED opaque; PREDICATE_VOTE effect */
-    struct br_buf body;       /* ADAPT_BUILT, ADAPT_DELTA, ADAPT_RESPONSE, SCRIPT_CONFIGURED */
+    json_t *table, *manifest, *launch; /* COMPILED */
+    json_t *warnings;                  /* array of text */
+    json_t *commands;                  /* SHELL_PARSED: array of arrays of text */
+    uint8_t flag;                      /* SHELL_PARSED opaque; PREDICATE_VOTE effect */
+    struct br_buf body; /* ADAPT_BUILT, ADAPT_DELTA, ADAPT_RESPONSE, SCRIPT_CONFIGURED */
 };
 
 struct rig {
     pid_t pid;
     struct br_chan sup, peer;
+    const char *profile_path, *profile; /* for COMPILE; NULL: the default one */
     struct rig_answer a;
 };
 

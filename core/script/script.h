@@ -146,6 +146,9 @@ extern const unsigned br_script_nmodules;
 /* ---- what is compiled (compile.c) ---- */
 
 struct br_compile_in {
+    const char *profile_path; /* or, without a text, the name of a built-in one; "" the default */
+    const void *profile;
+    size_t profile_len;
     const char *policy_path;
     const void *policy; /* empty: the embedded default */
     size_t policy_len;
@@ -162,6 +165,7 @@ struct br_compile_in {
 struct br_compile_out {
     struct br_buf table;    /* JSON */
     struct br_buf manifest; /* JSON */
+    struct br_buf launch;   /* JSON: what the profile makes of the launch plan */
     json_t *warnings;       /* array of text */
     char file[BR_PATH_MAX]; /* of an error */
     unsigned line;

@@ -15,7 +15,8 @@
 #define WARNING_MAX 512u
 
 struct request {
-    char policy_path[BR_PATH_MAX], manifest_path[BR_PATH_MAX];
+    char profile_path[BR_PATH_MAX], policy_path[BR_PATH_MAX], manifest_path[BR_PATH_MAX];
+    char *profile;
     struct br_buf policy, manifest, goal;
     uint8_t in_workspace;
     char *allowed[BR_ALLOWED_PATHS_MAX];
@@ -24,6 +25,7 @@ struct request {
 
 static void request_free(struct request *q)
 {
+    free(q->profile);
     br_buf_free(&q->policy);
     br_buf_free(&q->manifest);
     br_buf_free(&q->goal);
@@ -33,6 +35,8 @@ static void request_free(struct request *q)
 
 static int request_read(struct br_msg *m, struct request *q, struct br_err *err)
 {
+    br_rd_str(&m->rd, q->profile_path, sizeof(q->profile_path));
+    q->profile = br_rd_strdup(&m->rd, BR_PROFILE_MAX);
     br_rd_str(&m->rd, q->policy_path, sizeof(q->policy_path));
     int r = br_msg_blob(m, BR_POLICY_MAX, &q->policy, err);
     if (r == 0) {
@@ -83,6 +87,7 @@ static int answer_compiled(struct br_chan *c, uint64_t id, const struct br_compi
     o.buf.max = BR_MSG_MAX - WARNINGS_ROOM; /* a body that does not fit here goes into a memfd */
     br_out_blob(&o, out->table.data, out->table.len);
     br_out_blob(&o, out->manifest.data, out->manifest.len);
+    br_out_blob(&o, out->launch.data, out->launch.len);
     o.buf.max = BR_MSG_MAX;
     put_warnings(&o.buf, out->warnings);
     return br_chan_send(c, BR_MSG_COMPILED, id, &o, err);
@@ -97,7 +102,10 @@ static int on_compile(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
     if (r == 0)
         r = br_serve_fresh(s, err);
     if (r == 0) {
-        struct br_compile_in in = {.policy_path = q->policy_path,
+        struct br_compile_in in = {.profile_path = q->profile_path,
+                                   .profile = q->profile,
+                                   .profile_len = strlen(q->profile),
+                                   .policy_path = q->policy_path,
                                    .policy = q->policy.data,
                                    .policy_len = q->policy.len,
                                    .manifest_path = q->manifest_path,
@@ -173,7 +181,7 @@ static int on_shell(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
 }
 
 const struct br_msg_rule br_serve_policy_rules[] = {
-    {BR_MSG_COMPILE, BR_PERMIT, 18, BR_MSG_MAX, 0, 3, on_compile},
+    {BR_MSG_COMPILE, BR_PERMIT, 26, BR_MSG_MAX, 0, 3, on_compile},
     {BR_MSG_PREDICATE, 0, 3, BR_MSG_MAX, 0, 1, on_predicate},
     {BR_MSG_SHELL, BR_PERMIT, 1, BR_MSG_MAX, 0, 1, on_shell},
 };

@@ -56,7 +56,7 @@ static int record_run(struct session *s)
     maybe(data, "manifest", s->manifest_path);
     json_object_set_new(data, "tableSha256", json_string(hex));
     json_object_set_new(data, "rules", json_integer(br_table_rules(s->table)));
-    json_object_set_new(data, "profile", json_string("run-v1"));
+    json_object_set_new(data, "profile", json_string(s->profile.plan.profile));
     int r = session_record(s, "bridle.run", "kernel", data);
     for (size_t off = 0; r == 0 && off < s->warnings.len;) {
         const char *w = (const char *)s->warnings.data + off;

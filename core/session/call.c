@@ -97,6 +97,18 @@ int session_record_result(struct session *s, const char *call_id, const char *to
     return session_record(s, "tool.result", "sandbox-runner", data);
 }
 
+/* The profile's limits of one command are ceilings, whoever asked for more. */
+static void clamp(const struct session *s, struct effect *e)
+{
+    const struct br_limits *l = &s->profile.plan.limits;
+    if (e->op.op != BR_OP_EXEC)
+        return;
+    if (e->op.timeout_ms / 1000 > l->exec_seconds)
+        e->op.timeout_ms = l->exec_seconds * 1000;
+    if (e->op.output_max > l->output_bytes)
+        e->op.output_max = l->output_bytes;
+}
+
 int session_call_effect(struct session *s, const char *call_id, struct effect *e, json_t **output,
                         struct br_err *err)
 {
@@ -104,6 +116,7 @@ int session_call_effect(struct session *s, const char *call_id, struct effect *e
     char permission[BR_ID_MAX];
     struct br_grant_ref grant;
     *output = NULL;
+    clamp(s, e);
     int r = session_authorize(s, call_id, e, &decided, permission, err);
     if (r == 0)
         r = br_ledger_mint(s->ledger, decided, permission[0] ? permission : NULL, call_id,

@@ -15,6 +15,12 @@
 static int send_compile(struct session *s, struct br_err *err)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    const char *label, *text;
+    int r = profile_choose(&s->choice, &label, &text, s->profile.plan.profile_sha256, err);
+    if (r < 0)
+        return r;
+    br_buf_put_str(&o.buf, label);
+    br_buf_put_str(&o.buf, text);
     br_buf_put_str(&o.buf, s->policy_path);
     br_out_blob(&o, s->policy.data, s->policy.len);
     br_buf_put_str(&o.buf, s->manifest_path);
@@ -99,6 +105,54 @@ static int read_task(struct session *s, struct br_err *err)
     return 0;
 }
 
+/* The ceiling of this run: what the profile, an operator's text, became. */
+static int read_profile(struct session *s, struct br_err *err)
+{
+    const char *label, *text;
+    uint8_t sha[32];
+    int r = profile_read(s->launch_json.data, s->launch_json.len, &s->profile, err);
+    br_buf_free(&s->launch_json);
+    if (r == 0)
+        r = profile_choose(&s->choice, &label, &text, sha, err);
+    if (r < 0)
+        return r;
+    struct br_plan *p = &s->profile.plan;
+    memcpy(p->profile_sha256, sha, sizeof(sha));
+    struct br_profile_choice same = {.name = ""};
+    snprintf(same.name, sizeof(same.name), "%s", p->profile);
+    if (profile_choose(&same, &label, &text, sha, NULL) == 0 &&
+        memcmp(sha, p->profile_sha256, sizeof(sha)) != 0)
+        return br_err_set(err, BR_E_INVALID_PROFILE,
+                          "'%.512s': the name '%s' is that of a profile that is built in; nothing "
+                          "was started. Give yours another one",
+                          s->choice.path, p->profile);
+    const char *image = s->choice.image;
+    for (uint32_t i = 0; i < s->nimages && !image[0] && s->profile.image_required; i++)
+        if (strcmp(s->images[i].profile, p->profile) == 0)
+            image = s->images[i].image;
+    if (s->mode != BR_RUN_VALIDATE || image[0])
+        r = profile_image(&s->profile, image, err);
+    if (r == 0 && s->choice.backend)
+        p->backend = s->choice.backend;
+    return r;
+}
+
+/* The profile's time is a ceiling; what nobody asked for is the shorter of it and the default. */
+static int limit_time(struct session *s, struct br_err *err)
+{
+    uint32_t max = s->profile.plan.limits.wall_seconds;
+    if (s->wall_given && s->wall_seconds > max)
+        return br_err_set(err, BR_E_LIMIT_EXCEEDED,
+                          "a time limit of %u seconds was asked for, and the profile '%s' allows "
+                          "%u; nothing was started",
+                          s->wall_seconds, s->profile.plan.profile, max);
+    if (s->wall_seconds > max) {
+        s->budget.deadline_us -= (uint64_t)(s->wall_seconds - max) * 1000000u;
+        s->wall_seconds = max;
+    }
+    return 0;
+}
+
 int session_compile(struct session *s, struct br_err *err)
 {
     int r = check_goal(s, err);
@@ -125,6 +179,10 @@ int session_compile(struct session *s, struct br_err *err)
     }
     const struct br_buf *t = &s->scripted_reply.data;
     r = br_table_load(t->data ? (const char *)t->data : "", t->len, &s->table, err);
+    if (r == 0)
+        r = read_profile(s, err);
+    if (r == 0)
+        r = limit_time(s, err);
     if (r == 0)
         r = read_task(s, err);
     return r < 0 ? r : check_hidden(s, err);

@@ -46,6 +46,8 @@ static int take_allowed(struct session *s, struct br_plan *plan, struct br_err *
 {
     json_t *paths = json_object_get(s->task, "allowed_paths"), *v;
     size_t i;
+    if (plan->workspace != BR_WORKSPACE_BIND) /* there is nothing of the host's to write to */
+        return 0;
     if (json_array_size(paths) > BR_ALLOWED_PATHS_MAX)
         return br_err_set(err, BR_E_INVALID_MANIFEST, "'allowed_paths' has more than %u entries",
                           BR_ALLOWED_PATHS_MAX);
@@ -76,11 +78,9 @@ static int take_allowed(struct session *s, struct br_plan *plan, struct br_err *
 static int send_launch(struct session *s, struct br_err *err)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    struct br_plan plan;
-    br_plan_default(&plan);
+    struct br_plan plan = s->profile.plan;
     int r = take_allowed(s, &plan, err);
-    if (s->wall_seconds)
-        plan.limits.wall_seconds = s->wall_seconds;
+    plan.limits.wall_seconds = s->wall_seconds;
     memcpy(plan.table_sha256, br_table_sha256(s->table), sizeof(plan.table_sha256));
     if (r == 0)
         r = br_plan_check(&plan, err);

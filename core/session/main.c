@@ -50,7 +50,8 @@ int main(void)
         br_log(BR_LOG_ERROR, "%s", err.text);
         return 1;
     }
-    if (s.wall_seconds == 0)
+    s.wall_given = s.wall_seconds != 0;
+    if (!s.wall_given)
         s.wall_seconds = br_limits_default.wall_seconds;
     s.budget.deadline_us = br_now_us() + (uint64_t)s.wall_seconds * 1000000u;
     struct outcome o = {.code = 0};

@@ -141,7 +141,8 @@ static int on_compiled(struct br_chan *c, struct br_msg *m, void *ctx, struct br
     if (awaited(c, m, r, err) < 0)
         return -BR_E_PEER_PROTOCOL;
     if (br_msg_blob(m, BR_TABLE_MAX, &r->data, err) < 0 ||
-        br_msg_blob(m, BR_TABLE_MAX, &r->data2, err) < 0)
+        br_msg_blob(m, BR_TABLE_MAX, &r->data2, err) < 0 ||
+        br_msg_blob(m, BR_LAUNCH_JSON_MAX, &s->launch_json, err) < 0)
         return -BR_E_PEER_PROTOCOL;
     uint32_t n = br_rd_u32(&m->rd);
     if (n > 256)
@@ -196,7 +197,7 @@ static int on_built(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
 }
 
 static const struct br_msg_rule script_rules[] = {
-    {BR_MSG_COMPILED, BR_PERMIT | BR_ONCE, 6, BR_MSG_MAX, 0, 2, on_compiled},
+    {BR_MSG_COMPILED, BR_PERMIT | BR_ONCE, 7, BR_MSG_MAX, 0, 3, on_compiled},
     {BR_MSG_SCRIPT_FAILED, BR_PERMIT, 16, 8192, 0, 0, on_script_failed},
     {BR_MSG_SHELL_PARSED, BR_PERMIT, 9, BR_MSG_MAX, 0, 0, on_script_bytes},
     {BR_MSG_PREDICATE_VOTE, BR_PERMIT, 9, 8192, 0, 0, on_script_bytes},
@@ -334,6 +335,21 @@ static const struct br_msg_rule init_rules[] = {
 
 /* ---- supervisor ---- */
 
+/* Which profile, and the images that bridle.lua gives to profiles. */
+static void read_start_profile(struct session *s, struct br_msg *m)
+{
+    br_profile_choice_get(&m->rd, &s->choice);
+    s->nimages = br_rd_u32(&m->rd);
+    if (s->nimages > BR_ARRAY_LEN(s->images))
+        m->rd.failed = true;
+    for (uint32_t i = 0; i < s->nimages && !m->rd.failed; i++) {
+        br_rd_str(&m->rd, s->images[i].profile, sizeof(s->images[i].profile));
+        br_rd_str(&m->rd, s->images[i].image, sizeof(s->images[i].image));
+    }
+    if (m->rd.failed)
+        s->nimages = 0;
+}
+
 static int read_start_lists(struct session *s, struct br_msg *m)
 {
     s->argc = br_rd_u32(&m->rd);
@@ -381,13 +397,15 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     s->has_terminal = br_rd_u8(&m->rd);
     s->streaming = br_rd_u8(&m->rd);
     s->wall_seconds = br_rd_u32(&m->rd);
+    read_start_profile(s, m);
     if (br_msg_blob(m, BR_GOAL_MAX, &s->goal, err) < 0 || read_start_lists(s, m) < 0)
         return bad(c, m, err);
     open_chan(s, &s->client, m, "client", client_rules, BR_ARRAY_LEN(client_rules));
     /* a client that does not read is not waited for */
     if (s->client.fd >= 0)
         (void)fcntl(s->client.fd, F_SETFL, O_NONBLOCK);
-    if (s->mode != BR_RUN_VALIDATE)
+    s->unrecorded = s->mode != BR_RUN_AGENT && s->mode != BR_RUN_EXEC;
+    if (!s->unrecorded)
         open_chan(s, &s->audit, m, "audit", audit_rules, BR_ARRAY_LEN(audit_rules));
     open_chan(s, &s->script, m, "script", script_rules, BR_ARRAY_LEN(script_rules));
     if (s->mode == BR_RUN_AGENT) {
@@ -428,10 +446,22 @@ static int on_launched(struct br_chan *c, struct br_msg *m, void *ctx, struct br
     return 0;
 }
 
+static int on_resolved(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    if (br_msg_blob(m, BR_EVENT_MAX, &s->launched.data, err) < 0)
+        return -BR_E_PEER_PROTOCOL;
+    br_rd_str(&m->rd, s->launched.err.text, sizeof(s->launched.err.text));
+    br_chan_forbid(c, BR_MSG_SUP_RESOLVED);
+    s->launched.done = s->kick = true;
+    return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : 0;
+}
+
 static int on_refused(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct session *s = ctx;
     read_failure(m, &s->launched);
+    s->host_lacks = br_rd_u8(&m->rd);
     s->launched.done = s->kick = true;
     return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : 0;
 }
@@ -464,7 +494,8 @@ static const struct br_msg_rule sup_rules[] = {
     {BR_MSG_SESSION_START, BR_PERMIT | BR_ONCE, 40, BR_MSG_MAX, EXTRA_FDS_MIN, EXTRA_FDS_MAX,
      on_start},
     {BR_MSG_SUP_LAUNCHED, 0, 16, BR_MSG_MAX, 1, 2, on_launched},
-    {BR_MSG_SUP_REFUSED, 0, 8, 4096, 0, 0, on_refused},
+    {BR_MSG_SUP_REFUSED, 0, 9, 4096, 0, 0, on_refused},
+    {BR_MSG_SUP_RESOLVED, 0, 9, BR_MSG_MAX, 0, 1, on_resolved},
     {BR_MSG_SUP_STOPPED, BR_ONCE, 17, 4096, 0, 0, on_stopped},
     {BR_MSG_SESSION_CANCEL, BR_PERMIT, 8, 4096, 0, 0, on_sup_cancel},
 };

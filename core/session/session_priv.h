@@ -11,6 +11,7 @@
 
 #include "base/base.h"
 #include "policy/policy.h"
+#include "session/profile.h"
 #include "wire/types.h"
 #include "wire/wire.h"
 
@@ -69,7 +70,13 @@ struct session {
     char workspace[BR_PATH_MAX], manifest_path[BR_PATH_MAX], policy_path[BR_PATH_MAX];
     char model[BR_NAME_MAX];
     uint32_t wall_seconds;
+    bool wall_given; /* the operator said so */
     struct br_buf manifest, policy, goal;
+    struct br_profile_choice choice;
+    struct {
+        char profile[64], image[BR_NAME_MAX];
+    } images[16]; /* that bridle.lua gives to profiles */
+    uint32_t nimages;
     char **argv;
     uint32_t argc;
     char **defaults; /* allowed paths of a run without a manifest */
@@ -86,6 +93,8 @@ struct session {
     struct reply audited, scripted_reply, adapted, launched, stopped, provided, inited;
     uint64_t next_id;
 
+    struct br_buf launch_json; /* of COMPILED, until it is read */
+    struct profile profile;
     struct br_table *table;
     struct br_ledger *ledger;
     json_t *task; /* the normalised manifest */
@@ -99,7 +108,9 @@ struct session {
     bool text_shown;          /* the turn's text came in pieces while the answer arrived */
     char open_ask[BR_ID_MAX]; /* the permission that waits for a person; "" if none */
     char ask_note[BR_PATH_MAX];
+    bool unrecorded; /* modes plan and activate: there is no audit */
     bool sandbox_up;
+    bool host_lacks; /* of the last SUP_REFUSED: another profile may be possible */
     uint64_t
         effect_started_us; /* of the present call; 0 before, and while it is decided and asked */
     uint64_t launched_us;

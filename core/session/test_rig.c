@@ -26,6 +26,13 @@ static const char allow_all[] =
 static const char task[] = "{\"id\":\"test\",\"allowed_paths\":[\"src/**\",\".git/**\"],"
                            "\"generated\":true,\"goal\":\"g\",\"acceptance\":[\"a\"]}";
 
+static const char launch[] =
+    "{\"name\":\"test-v1\",\"version\":1,\"backend\":\"native\",\"image\":\"host\","
+    "\"identity\":\"dedicated\",\"landlock\":\"required\",\"workspace\":\"bind\",\"noexec\":[],"
+    "\"limits\":{\"memory_bytes\":1048576,\"pids\":10,\"cpu_percent\":100,\"nofile\":64,"
+    "\"fsize_bytes\":4096,\"tmp_bytes\":4096,\"tmp_inodes\":10,\"output_bytes\":4096,"
+    "\"exec_seconds\":10,\"wall_seconds\":60},\"disks\":{},\"offers\":[]}";
+
 struct peers {
     const struct session_rig_options *o;
     struct session_rig_seen *seen;
@@ -46,6 +53,7 @@ static int send_compiled(struct peers *p, uint64_t id, struct br_err *err)
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_out_blob(&o, table_of(p->o), strlen(table_of(p->o)));
     br_out_blob(&o, task, strlen(task));
+    br_out_blob(&o, launch, strlen(launch));
     br_buf_put_u32(&o.buf, p->o->warnings);
     for (unsigned i = 0; i < p->o->warnings; i++)
         br_buf_put_str(&o.buf, "a warning that is long enough to be an allocation of its own");
@@ -141,6 +149,7 @@ static int on_launch(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_buf_put_u32(&o.buf, BR_E_REQUIREMENT_MISSING);
     br_buf_put_str(&o.buf, "there is no sandbox in this test");
+    br_buf_put_u8(&o.buf, 0);
     return br_chan_send(c, BR_MSG_SUP_REFUSED, 0, &o, err);
 }
 
@@ -190,6 +199,8 @@ static void send_start(struct peers *p, int client, int audit, int script)
     for (int i = 0; i < 3; i++) /* not scripted, no terminal, not streaming */
         br_buf_put_u8(&o.buf, 0);
     br_buf_put_u32(&o.buf, 60);
+    br_profile_choice_put(&o.buf, &(struct br_profile_choice){.name = ""});
+    br_buf_put_u32(&o.buf, 0); /* images */
     br_out_blob(&o, "go", 2);
     br_allowed_put(&o.buf, (char *[]){(char *)(uintptr_t) "true"}, 1);
     br_allowed_put(&o.buf, NULL, 0);
@@ -264,6 +275,7 @@ void session_rig_load(struct session_rig *r, const struct session_rig_options *o
     struct br_err err = {.code = BR_OK};
     if (br_table_load(table_of(o), strlen(table_of(o)), &r->s.table, &err) < 0)
         fail_msg("%s", err.text);
+    br_plan_default(&r->s.profile.plan);
     r->s.ledger = br_ledger_new("run-1");
     assert_non_null(r->s.ledger);
 }
@@ -287,6 +299,8 @@ void session_rig_close(struct session_rig *r)
         free(s->argv[i]);
     free(s->argv);
     free(s->defaults);
+    br_profile_choice_free(&s->choice);
+    br_buf_free(&s->launch_json);
     json_decref(s->task);
     br_table_free(&s->table);
     br_ledger_free(&s->ledger);

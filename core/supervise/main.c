@@ -98,12 +98,13 @@ static int on_run(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err 
         return malformed(m, err);
     q->wall_seconds = br_rd_u32(&m->rd);
     q->has_terminal = br_rd_u8(&m->rd);
+    br_profile_choice_get(&m->rd, &q->choice);
     uint32_t argc = br_rd_u32(&m->rd);
     if (argc > BR_EXEC_ARGS_MAX)
         return malformed(m, err);
     while (q->argc < argc && (q->argv[q->argc] = br_rd_strdup(&m->rd, BR_PATH_MAX)))
         q->argc++;
-    if (br_rd_done(&m->rd) < 0 || q->mode < BR_RUN_AGENT || q->mode > BR_RUN_VALIDATE ||
+    if (br_rd_done(&m->rd) < 0 || q->mode < BR_RUN_AGENT || q->mode > BR_RUN_ACTIVATE ||
         q->wall_seconds > BR_RUN_SECONDS_MAX)
         return malformed(m, err);
     s->verb = BR_MSG_CTL_RUN;

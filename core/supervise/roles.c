@@ -96,11 +96,13 @@ static int launch_plan(struct supervisor *s, const struct br_plan *plan, struct 
     return br_chan_send(&l->chan, BR_MSG_LAUNCH_PLAN, 0, &o, err);
 }
 
-static void refuse_launch(struct supervisor *s, int code, const char *text)
+/* `host`: the launcher said that this host lacks something. */
+static void refuse_launch(struct supervisor *s, int code, const char *text, bool host)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_buf_put_u32(&o.buf, (uint32_t)(code < 0 ? -code : code));
     br_buf_put_str(&o.buf, text);
+    br_buf_put_u8(&o.buf, host);
     br_close(&s->init_session_end);
     s->sandbox = SANDBOX_NONE;
     s->sandbox_over = s->kick = true;
@@ -123,7 +125,7 @@ static int on_sup_launch(struct br_chan *c, struct br_msg *m, void *ctx, struct 
                     ? resolve_plan(s, &plan, &why)
                     : br_err_set(&why, BR_E_PROGRAM_DIED, "the launcher has gone");
         if (k < 0)
-            refuse_launch(s, k, why.text);
+            refuse_launch(s, k, why.text, false);
     }
     br_plan_free(&plan);
     return r;
@@ -181,7 +183,7 @@ static int on_resolved(struct br_chan *c, struct br_msg *m, void *ctx, struct br
     r = launch_plan(s, &plan, &why);
     br_plan_free(&plan);
     if (r < 0)
-        refuse_launch(s, r, why.text);
+        refuse_launch(s, r, why.text, false);
     return 0;
 }
 
@@ -226,7 +228,7 @@ static int on_refused(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
     br_chan_forbid(c, BR_MSG_LAUNCH_STARTED);
     br_chan_forbid(c, BR_MSG_LAUNCH_RESOLVED);
     br_chan_forbid(c, BR_MSG_LAUNCH_REFUSED);
-    refuse_launch(s, (int)code, text);
+    refuse_launch(s, (int)code, text, code == BR_E_REQUIREMENT_MISSING);
     return 0;
 }
 
@@ -260,7 +262,8 @@ static int on_stopped(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
 void sandbox_lost(struct supervisor *s)
 {
     if (s->sandbox == SANDBOX_ASKED) {
-        refuse_launch(s, BR_E_PROGRAM_DIED, "the launcher ended before it had started the sandbox");
+        refuse_launch(s, BR_E_PROGRAM_DIED, "the launcher ended before it had started the sandbox",
+                      false);
         return;
     }
     if (s->sandbox != SANDBOX_UP)

@@ -18,6 +18,7 @@
 #define SWEEP_US (5u * 1000000u)
 #define EXIT_GRACE_US (300u * 1000u)
 #define WALL_GRACE_S 20u
+#define DOCUMENT_INLINE_MAX 4096u
 
 static int wait_ready(struct supervisor *s, enum program_id id, uint64_t timeout,
                       struct br_err *err)
@@ -141,6 +142,16 @@ static int tell_started(struct supervisor *s, struct links *l, struct br_err *er
     return br_chan_send(&s->control, BR_MSG_CTL_STARTED, 0, &o, err);
 }
 
+/* Only a small document travels inside of the message: profile, paths and the command need the
+ * room. */
+static void put_blob(struct br_out *o, const struct br_buf *b)
+{
+    size_t max = o->buf.len + DOCUMENT_INLINE_MAX;
+    o->buf.max = max < BR_MSG_MAX ? max : BR_MSG_MAX;
+    br_out_blob(o, b->data, b->len);
+    o->buf.max = BR_MSG_MAX;
+}
+
 static int start_session(struct supervisor *s, struct links *l, struct br_err *err)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
@@ -154,15 +165,17 @@ static int start_session(struct supervisor *s, struct links *l, struct br_err *e
     br_buf_put_u8(&o.buf, q->manifest_in_workspace);
     br_buf_put_str(&o.buf, q->workspace);
     br_buf_put_str(&o.buf, q->manifest_path);
-    br_out_blob(&o, q->manifest.data, q->manifest.len);
+    put_blob(&o, &q->manifest);
     br_buf_put_str(&o.buf, q->policy_path);
-    br_out_blob(&o, q->policy.data, q->policy.len);
+    put_blob(&o, &q->policy);
     br_buf_put_str(&o.buf, s->provider.model);
     br_buf_put_u8(&o.buf, s->provider.scripted);
     br_buf_put_u8(&o.buf, q->has_terminal);
     br_buf_put_u8(&o.buf, s->provider.streaming);
     br_buf_put_u32(&o.buf, q->wall_seconds);
-    br_out_blob(&o, q->goal.data, q->goal.len);
+    br_profile_choice_put(&o.buf, &q->choice);
+    br_buf_put_u32(&o.buf, 0);
+    put_blob(&o, &q->goal);
     br_allowed_put(&o.buf, (char *const *)q->argv, q->argc);
     br_allowed_put(&o.buf, defaults, ndefaults);
     for (uint32_t i = 0; i < ndefaults; i++)

@@ -47,6 +47,7 @@ struct request {
     bool manifest_in_workspace, has_terminal;
     uint32_t wall_seconds;
     struct br_buf manifest, policy, config, scenario, goal;
+    struct br_profile_choice choice;
     char *argv[BR_EXEC_ARGS_MAX + 1];
     uint32_t argc;
 };

@@ -17,7 +17,7 @@
        u8 manifest_in_workspace, blob manifest ("" if none), str policy_path, blob policy (""      \
        for the default), str config_path, blob config (""), str model (""), str scenario_path,     \
        blob scenario (""), blob goal, u32 wall_seconds (0: default), u8 has_terminal,              \
-       [str argv]n (mode exec only) */                                                             \
+       struct br_profile_choice, [str argv]n (modes exec and plan only) */                         \
     X(CTL_RUN, 0x0101)                                                                             \
     /* str run_id, str model_label, u8 scripted; fds: client end of session, of audit */           \
     X(CTL_STARTED, 0x0102)                                                                         \
@@ -54,9 +54,10 @@
     X(AUDIT_CLOSED, 0x0204)                                                                        \
     /* bridled -> session: str run_id, u8 mode, u8 manifest_in_workspace, str workspace,           \
        str manifest_path, blob manifest, str policy_path, blob policy, str model, u8 scripted,     \
-       u8 has_terminal, u8 streaming, u32 wall_seconds, blob goal, [str argv]n, [str default       \
-       allowed path]n (for a run without a manifest); fds: client,                                 \
-       audit, policy script, then in mode run adapter script and broker */                         \
+       u8 has_terminal, u8 streaming, u32 wall_seconds (0: default), struct br_profile_choice,     \
+       [str profile, str image]n (as bridle.lua names them), blob goal, [str argv]n, [str default  \
+       allowed path]n (for a run without a manifest); fds: client, audit (modes run and exec),     \
+       policy script, then in mode run adapter script and broker */                                \
     X(SESSION_START, 0x0210)                                                                       \
     /* session -> bridled: start the sandbox. struct br_plan (see br_plan_put), without run id and \
        owner, not resolved */                                                                      \
@@ -64,7 +65,8 @@
     /* bridled -> session: str sandbox name, str image, str network, u32 mounts, blob receipt      \
        (JSON object); fd: the session's end of the init channel */                                 \
     X(SUP_LAUNCHED, 0x0212)                                                                        \
-    /* bridled -> session: u32 code, str text. Nothing was started */                              \
+    /* bridled -> session: u32 code, str text, u8 host (1: the host lacks something that another   \
+       profile may not need; 0: anything else). Nothing was started */                             \
     X(SUP_REFUSED, 0x0213)                                                                         \
     /* session -> bridled: end the sandbox. empty */                                               \
     X(SUP_STOP, 0x0214)                                                                            \
@@ -76,6 +78,13 @@
     X(SESSION_DONE, 0x0216)                                                                        \
     /* bridled -> session: cancel cleanly. u32 code (CANCELED or TIMEOUT), str why */              \
     X(SESSION_CANCEL, 0x0217)                                                                      \
+    /* session -> bridled: is this possible? The payload of SUP_LAUNCH. Starts nothing, whatever   \
+       comes of it; answered by SUP_RESOLVED or SUP_REFUSED */                                     \
+    X(SUP_RESOLVE, 0x0218)                                                                         \
+    /* bridled -> session: blob: the plan as its backend renders it (JSON object), str why a run   \
+       with it would be refused all the same ("": it would not be): the profile is not activated   \
+     */                                                                                            \
+    X(SUP_RESOLVED, 0x0219)                                                                        \
     /* bridled -> script: u8 purpose (enum br_script_purpose); fd: the peer's channel, absent for  \
        purpose config */                                                                           \
     X(SCRIPT_START, 0x0220)                                                                        \
@@ -179,10 +188,12 @@
     X(INIT_PROGRESS, 0x0605)                                                                       \
                                                                                                    \
     /* ---- session <-> script, purpose policy ---- */                                             \
-    /* str policy_path, blob policy, str manifest_path, blob manifest, u8 manifest_in_workspace,   \
+    /* str profile_path, str profile (text; "": the built-in one whose name profile_path is),      \
+       str policy_path, blob policy, str manifest_path, blob manifest, u8 manifest_in_workspace,   \
        blob goal (used when there is no manifest), [str default allowed path]n */                  \
     X(COMPILE, 0x0701)                                                                             \
-    /* blob decision table (JSON, core/policy), blob manifest (JSON, normalised),                  \
+    /* blob decision table (JSON, core/policy), blob manifest (JSON, normalised), blob launch      \
+       (JSON: what the profile makes of the launch plan, see docs/frames.md),                      \
        [str warning]n */                                                                           \
     X(COMPILED, 0x0702)                                                                            \
     /* u32 code, str text, str file, u32 line */                                                   \
@@ -232,7 +243,13 @@ enum br_msg_type {
 #undef BR_MSG_ENUM_
 };
 
-enum br_run_mode { BR_RUN_AGENT = 1, BR_RUN_EXEC = 2, BR_RUN_VALIDATE = 3 };
+enum br_run_mode {
+    BR_RUN_AGENT = 1,
+    BR_RUN_EXEC = 2,
+    BR_RUN_VALIDATE = 3,
+    BR_RUN_PLAN = 4,     /* what exec would do; starts no sandbox and records nothing */
+    BR_RUN_ACTIVATE = 5, /* try the profile, and keep the evidence that it works */
+};
 
 enum br_script_purpose { BR_SCRIPT_CONFIG = 1, BR_SCRIPT_POLICY = 2, BR_SCRIPT_ADAPTER = 3 };
 

@@ -108,6 +108,37 @@ void br_plan_default(struct br_plan *p)
     };
 }
 
+const char *const br_backend_names[] = {"", "native", "bwrap", "docker", NULL};
+const char *const br_identity_names[] = {"", "dedicated", "owner", NULL};
+const char *const br_workspace_names[] = {"", "none", "bind", "lease", NULL};
+const char *const br_quota_names[] = {"none", "tmpfs", "ext4", NULL};
+
+void br_profile_choice_put(struct br_buf *b, const struct br_profile_choice *c)
+{
+    br_buf_put_str(b, c->name);
+    br_buf_put_str(b, c->path);
+    br_buf_put_str(b, c->source ? c->source : "");
+    br_buf_put_str(b, c->image);
+    br_buf_put_u8(b, c->backend);
+}
+
+void br_profile_choice_get(struct br_rd *r, struct br_profile_choice *c)
+{
+    br_rd_str(r, c->name, sizeof(c->name));
+    br_rd_str(r, c->path, sizeof(c->path));
+    c->source = br_rd_strdup(r, BR_PROFILE_MAX);
+    br_rd_str(r, c->image, sizeof(c->image));
+    c->backend = br_rd_u8(r);
+    if (c->backend > BR_BACKEND_DOCKER)
+        r->failed = true;
+}
+
+void br_profile_choice_free(struct br_profile_choice *c)
+{
+    free(c->source);
+    c->source = NULL;
+}
+
 static void source_put(struct br_buf *b, const struct br_fingerprint *s)
 {
     br_buf_put_u64(b, s->ino);

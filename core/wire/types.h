@@ -140,6 +140,24 @@ int br_plan_check(const struct br_plan *p, struct br_err *err);
 void br_allowed_put(struct br_buf *b, char *const *paths, uint32_t n);
 void br_allowed_get(struct br_rd *r, struct br_plan *p);
 
+/* ---- which profile a run has: the operator's choice, on the command line ---- */
+struct br_profile_choice {
+    char name[64];           /* a built-in one; "" with a source, or for run-v1 */
+    char path[BR_PATH_MAX];  /* of the operator's own, for messages */
+    char *source;            /* its text, "" for a built-in one; owned */
+    char image[BR_NAME_MAX]; /* --image; "" none */
+    uint8_t backend;         /* enum br_backend; plan only: render for this one; 0: the profile's */
+};
+void br_profile_choice_put(struct br_buf *b, const struct br_profile_choice *c);
+void br_profile_choice_get(struct br_rd *r, struct br_profile_choice *c);
+void br_profile_choice_free(struct br_profile_choice *c);
+
+/* Names of values of a plan, in profiles and for people; NULL behind the last. */
+extern const char *const br_backend_names[];   /* by value, from 1 */
+extern const char *const br_identity_names[];  /* likewise */
+extern const char *const br_workspace_names[]; /* likewise */
+extern const char *const br_quota_names[];     /* from 0 */
+
 /* ---- provider lease ---- */
 struct br_lease {
     uint32_t max_requests;

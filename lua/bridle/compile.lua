@@ -5,7 +5,6 @@
 local json = require "json"
 local manifest = require "bridle.manifest"
 local pattern = require "bridle.pattern"
-local profile = require "profiles.native-run"
 local schema = require "bridle.schema"
 
 local compile = {}
@@ -66,12 +65,12 @@ local function build(input, warn)
     m = manifest.generate(input.goal, input.allowed)
   end
   local sources = json.array({
-    { kind = "profile", name = profile.name },
+    { kind = "profile", name = input.profile.name },
     { kind = "operator", name = input.policy.name },
     { kind = "manifest", name = m.id },
   })
   local rules, fallbacks, name = json.array({}), json.array({}), namer()
-  spread(0, "profile", profile.rules, rules, name)
+  spread(0, "profile", input.profile.rules, rules, name)
   spread(1, "operator", input.policy.rules, rules, name)
   local from, unmatched = manifest.rules(m, input.in_workspace, warn)
   for _, rule in ipairs(from) do
@@ -90,8 +89,9 @@ local function build(input, warn)
     predicates = input.policy.predicates == true }, m
 end
 
---- input: policy (as policy.export gives it), manifest? and marks? (parsed), goal,
---- allowed, in_workspace. The result has table, manifest, warnings; or error {code, text, line}.
+--- input: profile (as profile.load gives it), policy (as policy.export gives it), manifest? and marks?
+--- (parsed), goal, allowed, in_workspace. The result has table, manifest, warnings; or error {code,
+--- text, line}.
 ---@param input table
 ---@return table
 function compile.run(input)

@@ -19,13 +19,15 @@ _bridle() {
         -C | --dir) _bridle_dirs ;;
         -t | --task) _bridle_files ;;
         -p | --policy) _bridle_files ;;
+        --profile) _bridle_files ;;
+        --image) : ;;
         -m | --model) : ;;
         --config) _bridle_files ;;
         --scenario) _bridle_files ;;
         --timeout) : ;;
         *)
           case $cur in
-            -*) _bridle_words "--dir --task --policy --model --config --scenario --timeout --json --help" ;;
+            -*) _bridle_words "--dir --task --policy --profile --image --model --config --scenario --timeout --json --help" ;;
             *) : ;;
           esac
           ;;
@@ -35,10 +37,12 @@ _bridle() {
       case $prev in
         -C | --dir) _bridle_dirs ;;
         -p | --policy) _bridle_files ;;
+        --profile) _bridle_files ;;
+        --image) : ;;
         --timeout) : ;;
         *)
           case $cur in
-            -*) _bridle_words "--dir --policy --timeout --json --help" ;;
+            -*) _bridle_words "--dir --policy --profile --image --timeout --json --help" ;;
             *) _bridle_files ;;
           esac
           ;;
@@ -48,9 +52,11 @@ _bridle() {
       case $prev in
         -C | --dir) _bridle_dirs ;;
         -p | --policy) _bridle_files ;;
+        --profile) _bridle_files ;;
+        --image) : ;;
         *)
           case $cur in
-            -*) _bridle_words "--dir --policy --json --help" ;;
+            -*) _bridle_words "--dir --policy --profile --image --json --help" ;;
             *) _bridle_files ;;
           esac
           ;;

@@ -113,7 +113,8 @@ describe("compiling", function()
       patterns = json.array {} },
   } }
   local function run(changes, in_workspace, rules)
-    return compile.run { policy = rules or operator, manifest = document(changes), goal = "",
+    return compile.run { profile = require "profiles.run-v1", policy = rules or operator,
+      manifest = document(changes), goal = "",
       marks = { ["permissions"] = 9, [""] = 1 }, allowed = json.array {}, in_workspace = in_workspace }
   end
   local function ids(result)

@@ -21,8 +21,11 @@ package.preload["bridle.host"] = function()
   }
 end
 
-package.preload["profiles.native-run"] = function()
-  return assert(loadfile(source .. "/profiles/native-run.lua"))()
+for _, name in ipairs { "run-v1", "run-owner-v1", "run-nolandlock-v1", "workspace-v1",
+    "workspace-tmpfs-v1", "observer-v1" } do
+  package.preload["profiles." .. name] = function()
+    return assert(loadfile(source .. "/profiles/" .. name .. ".lua"))()
+  end
 end
 
 --- Run a policy text as the file `policy.lua`.

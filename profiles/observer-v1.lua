@@ -1,0 +1,52 @@
+--- An inference cell under bubblewrap: no workspace, no shell.
+return {
+  name = "observer-v1",
+  version = 1,
+  rules = {
+    {
+      id = "no-network",
+      effect = "deny",
+      actions = { "network" },
+      match = "any",
+      patterns = {},
+      reason = "this profile's sandbox has no network",
+    },
+    {
+      id = "no-shell",
+      effect = "deny",
+      actions = { "process.exec" },
+      match = "any",
+      patterns = {},
+      reason = "this profile observes; it runs no commands",
+    },
+    {
+      id = "no-writing",
+      effect = "deny",
+      actions = { "fs.write" },
+      match = "any",
+      patterns = {},
+      reason = "this profile observes; it has no workspace",
+    },
+  },
+  sandbox = {
+    backend = "bwrap",
+    image = "host",
+    identity = "dedicated",
+    landlock = "none",
+    workspace = "none",
+    noexec = { "tmp", "home" },
+    limits = {
+      memory_bytes = 1 << 30,
+      pids = 64,
+      cpu_percent = 100,
+      nofile = 256,
+      fsize_bytes = 1 << 30,
+      tmp_bytes = 64 << 20,
+      tmp_inodes = 2000,
+      output_bytes = 64 << 10,
+      exec_seconds = 120,
+      wall_seconds = 1800,
+    },
+  },
+  offers = {},
+}

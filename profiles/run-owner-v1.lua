@@ -1,0 +1,46 @@
+--- As run-v1, but the sandbox has the uid of the workspace's owner: for file systems without
+--- idmapped mounts.
+return {
+  name = "run-owner-v1",
+  version = 1,
+  rules = {
+    {
+      id = "no-network",
+      effect = "deny",
+      actions = { "network" },
+      match = "any",
+      patterns = {},
+      reason = "this profile's sandbox has no network",
+    },
+    {
+      -- hooks and configuration there run outside of the sandbox, as whoever uses git next
+      id = "no-git-internals",
+      effect = "deny",
+      actions = { "fs.write" },
+      match = "path",
+      patterns = { ".git", ".git/**", "**/.git", "**/.git/**" },
+      reason = "git's own files are not written by tools; they could run code outside of the sandbox",
+    },
+  },
+  sandbox = {
+    backend = "native",
+    image = "host",
+    identity = "owner",
+    landlock = "required",
+    workspace = "bind",
+    noexec = {},
+    limits = {
+      memory_bytes = 2 << 30,
+      pids = 256,
+      cpu_percent = 200,
+      nofile = 1024,
+      fsize_bytes = 1 << 30,
+      tmp_bytes = 256 << 20,
+      tmp_inodes = 20000,
+      output_bytes = 64 << 10,
+      exec_seconds = 1800,
+      wall_seconds = 86400,
+    },
+  },
+  offers = { "run-nolandlock-v1" },
+}

@@ -1,0 +1,46 @@
+--- The default: the host's programs, the workspace where it is, an identity of the sandbox's own,
+--- Landlock. What its rules and limits say no policy and no manifest can loosen.
+return {
+  name = "run-v1",
+  version = 1,
+  rules = {
+    {
+      id = "no-network",
+      effect = "deny",
+      actions = { "network" },
+      match = "any",
+      patterns = {},
+      reason = "this profile's sandbox has no network",
+    },
+    {
+      -- hooks and configuration there run outside of the sandbox, as whoever uses git next
+      id = "no-git-internals",
+      effect = "deny",
+      actions = { "fs.write" },
+      match = "path",
+      patterns = { ".git", ".git/**", "**/.git", "**/.git/**" },
+      reason = "git's own files are not written by tools; they could run code outside of the sandbox",
+    },
+  },
+  sandbox = {
+    backend = "native",
+    image = "host",
+    identity = "dedicated",
+    landlock = "required",
+    workspace = "bind",
+    noexec = {},
+    limits = {
+      memory_bytes = 2 << 30,
+      pids = 256,
+      cpu_percent = 200,
+      nofile = 1024,
+      fsize_bytes = 1 << 30,
+      tmp_bytes = 256 << 20,
+      tmp_inodes = 20000,
+      output_bytes = 64 << 10,
+      exec_seconds = 1800,
+      wall_seconds = 86400,
+    },
+  },
+  offers = { "run-owner-v1", "run-nolandlock-v1" },
+}

@@ -1,0 +1,51 @@
+--- As workspace-v1 with its disks in memory, charged to the sandbox's memory limit: for hosts
+--- without loop devices and for ordinary users.
+return {
+  name = "workspace-tmpfs-v1",
+  version = 1,
+  rules = {
+    {
+      id = "no-network",
+      effect = "deny",
+      actions = { "network" },
+      match = "any",
+      patterns = {},
+      reason = "this profile's sandbox has no network",
+    },
+    {
+      -- hooks and configuration there run outside of the sandbox, as whoever uses git next
+      id = "no-git-internals",
+      effect = "deny",
+      actions = { "fs.write" },
+      match = "path",
+      patterns = { ".git", ".git/**", "**/.git", "**/.git/**" },
+      reason = "git's own files are not written by tools; they could run code outside of the sandbox",
+    },
+  },
+  sandbox = {
+    backend = "native",
+    image = "required",
+    identity = "dedicated",
+    landlock = "required",
+    workspace = "lease",
+    noexec = { "state" },
+    limits = {
+      memory_bytes = 4 << 30,
+      pids = 1024,
+      cpu_percent = 400,
+      nofile = 4096,
+      fsize_bytes = 1 << 30,
+      tmp_bytes = 256 << 20,
+      tmp_inodes = 20000,
+      output_bytes = 64 << 10,
+      exec_seconds = 1800,
+      wall_seconds = 86400,
+    },
+    disks = {
+      workspace = { kind = "tmpfs", bytes = 1 << 30, inodes = 100000 },
+      state = { kind = "tmpfs", bytes = 64 << 20, inodes = 10000 },
+      scratch = { kind = "tmpfs", bytes = 256 << 20, inodes = 20000 },
+    },
+  },
+  offers = {},
+}
