@@ -100,8 +100,14 @@ int br_box_prepare(struct br_host *h, struct br_box **out, struct br_err *err)
     r = br_measure_birth(b, err);
     if (r == 0)
         r = br_cg_join_v1(&b->cg, b->pid, err);
+    /* when the host is out of memory, the workload goes first */
+    if (r == 0 && br_sys_idmap(b->pid, "oom_score_adj", BR_BOX_OOM_SCORE) < 0)
+        r = br_err_errno(err, BR_E_REQUIREMENT_MISSING,
+                         "the sandbox's 'oom_score_adj' could not be raised; nothing was started");
     if (r < 0)
         br_box_free(&b);
+    else if (h->uid == 0)
+        (void)br_idmap_make(&h->idmap, NULL); /* a failure is found again when it is needed */
     *out = b;
     return r;
 }
@@ -161,38 +167,19 @@ static int send_plan(struct br_box *b, const int *fds, unsigned nfds, struct br_
 /* ---- the plan ---- */
 
 /* The workspace in this mount namespace: an O_PATH descriptor, and who owns it. */
-static int open_workspace(const struct br_host *h, int ws_fd, struct stat *st, struct br_err *err)
+static int open_workspace(int ws_fd, struct stat *st, struct br_err *err)
 {
     if (fstat(ws_fd, st) < 0 || !S_ISDIR(st->st_mode))
         return br_err_set(err, BR_E_INVALID_WORKSPACE,
                           "the workspace is not a directory; nothing was started");
-    if (h->uid == 0 && (st->st_uid == 0 || st->st_gid == 0))
-        return br_err_set(err, BR_E_INVALID_WORKSPACE,
-                          "the workspace is owned by root (uid %u, gid %u), and the sandbox would "
-                          "work in it as root of this host; nothing was started. Give it to an "
-                          "ordinary user: chown -R USER:GROUP WORKSPACE",
-                          (unsigned)st->st_uid, (unsigned)st->st_gid);
     return br_reopen_here(ws_fd, O_PATH | O_DIRECTORY, "the workspace", err);
 }
 
-static int clone_mount(int fd, uint64_t set, unsigned recursive, const char *what,
-                       struct br_err *err)
-{
-    struct mount_attr attr = {.attr_set =
-                                  set & ~((br_weak(RW) ? (uint64_t)MOUNT_ATTR_RDONLY : 0) |
-                                          (br_weak(SUID) ? (uint64_t)MOUNT_ATTR_NOSUID : 0)),
-                              .propagation = br_weak(SHARED) ? 0 : MS_PRIVATE};
-    BR_CLEANUP_FD int tree = br_sys_open_tree(fd, "", OPEN_TREE_CLONE | AT_EMPTY_PATH | recursive);
-    if (tree < 0 || br_sys_mount_setattr(tree, "", AT_EMPTY_PATH | recursive, &attr) < 0)
-        return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
-                            "'%.512s' could not be mounted; nothing was started", what);
-    return br_steal_fd(&tree);
-}
-
 /* Check every allowed path and clone its mount. fds[0..*n) are the caller's to close. */
-static int open_allowed(const struct br_plan *plan, int ws, struct br_box_shared *s, int *fds,
-                        unsigned *n, struct br_err *err)
+static int open_allowed(struct br_box *b, const struct br_plan *plan, int ws, int *fds, unsigned *n,
+                        struct br_err *err)
 {
+    struct br_box_shared *s = b->host->shared;
     struct br_allowed_root root;
     int r = br_allowed_root_open(&root, ws, err);
     for (uint32_t i = 0; r == 0 && i < plan->nallowed; i++) {
@@ -201,8 +188,9 @@ static int open_allowed(const struct br_plan *plan, int ws, struct br_box_shared
                            : br_allowed_open(&root, plan->allowed_paths[i], a, err);
         /* nothing that is taken from the source is cleared: a read-only mount stays read-only */
         int tree = r < 0 ? r
-                         : clone_mount(a->fd, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0,
-                                       plan->allowed_paths[i], err);
+                         : br_who_clone_mount(b->host, &b->who, a->fd,
+                                              MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0,
+                                              plan->allowed_paths[i], err);
         if (tree >= 0) {
             fds[(*n)++] = tree;
             r = br_weak(PATHS) ? 0 : br_allowed_recheck(&root, a, err);
@@ -216,27 +204,6 @@ static int open_allowed(const struct br_plan *plan, int ws, struct br_box_shared
     return r;
 }
 
-static int map_ids(const struct br_box *b, const struct stat *ws, struct br_err *err)
-{
-    char map[64];
-    bool root = b->host->uid == 0;
-    unsigned uid = root ? ws->st_uid : b->host->uid, gid = root ? ws->st_gid : b->host->gid;
-    snprintf(map, sizeof(map), "%u %u 1", BR_BOX_UID, uid);
-    if (br_sys_idmap(b->pid, "uid_map", map) < 0)
-        goto failed;
-    if (!root && br_sys_idmap(b->pid, "setgroups", "deny") < 0)
-        goto failed;
-    snprintf(map, sizeof(map), "%u %u 1", BR_BOX_UID, gid);
-    if (br_sys_idmap(b->pid, "gid_map", map) < 0)
-        goto failed;
-    return 0;
-failed:
-    return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
-                        "the sandbox's user could not be mapped to uid %u; nothing was started. As "
-                        "root this needs CAP_SETUID and CAP_SETGID",
-                        uid);
-}
-
 /* Everything up to the moment where the child has the plan. */
 static int hand_over(struct br_box *b, const struct br_plan *plan, int ws_fd, int chan_fd,
                      struct br_err *err)
@@ -248,18 +215,21 @@ static int hand_over(struct br_box *b, const struct br_plan *plan, int ws_fd, in
     int r = br_plan_check(plan, err);
     if (r < 0)
         return br_err_wrap(err, "nothing was started");
-    BR_CLEANUP_FD int ws = open_workspace(b->host, ws_fd, &st, err);
+    BR_CLEANUP_FD int ws = open_workspace(ws_fd, &st, err);
     if (ws < 0)
         return ws;
     s->limits = plan->limits;
-    r = open_allowed(plan, ws, s, fds, &n, err);
+    r = br_who_plan(&b->who, b->host, plan, &st, err);
+    if (r == 0)
+        r = open_allowed(b, plan, ws, fds, &n, err);
     if (r == 0) {
-        r = clone_mount(ws, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, AT_RECURSIVE,
-                        "the workspace", err);
+        r = br_who_clone_mount(b->host, &b->who, ws,
+                               MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+                               AT_RECURSIVE, "the workspace", err);
         fds[BR_BOX_FD_WORKSPACE] = r;
     }
     if (r >= 0)
-        r = map_ids(b, &st, err);
+        r = br_who_map(&b->who, b->pid, err);
     if (r == 0 && !br_weak(LIMITS))
         r = br_cg_limit(&b->cg, &plan->limits, err);
     if (r == 0)

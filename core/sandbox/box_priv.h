@@ -6,6 +6,7 @@
 #define BR_SANDBOX_BOX_PRIV_H
 
 #include <linux/filter.h>
+#include <sys/stat.h>
 
 #include "sandbox/cgroup.h"
 #include "sandbox/sandbox.h"
@@ -20,12 +21,30 @@
 enum { BR_BOX_FD_CHAN, BR_BOX_FD_WORKSPACE, BR_BOX_FD_ALLOWED };
 #define BR_BOX_FDS_MAX (BR_BOX_FD_ALLOWED + BR_ALLOWED_PATHS_MAX)
 
+/* Of every process of a sandbox. */
+#define BR_BOX_OOM_SCORE "1000"
+
 /* Memory that launcher and child share until the child executes. The child is our own code. */
 struct br_box_shared {
     struct br_limits limits;
     uint32_t nallowed;
     struct br_allowed allowed[BR_ALLOWED_PATHS_MAX];
     struct br_err err; /* the child's last words */
+};
+
+/* Whose uid the sandbox has outside; inside it is always BR_BOX_UID. */
+struct br_who {
+    enum { BR_WHO_DEDICATED, BR_WHO_OWNER, BR_WHO_USER } kind;
+    unsigned uid, gid;           /* outside: what a lease of the sandbox must belong to */
+    unsigned disk_uid, disk_gid; /* the workspace's owner */
+    bool idmapped;               /* the workspace's mounts map the one to the other */
+};
+
+/* A user namespace that maps the owner of a workspace; kept for the next sandbox. */
+struct br_idmap {
+    int ns, uid_map, gid_map; /* -1: none yet */
+    bool mapped;
+    unsigned uid, gid;
 };
 
 struct br_host {
@@ -40,6 +59,7 @@ struct br_host {
     uint32_t filter_sum; /* names the filter in receipts */
     int landlock_abi;    /* 0: none */
     struct br_cg_place place;
+    struct br_idmap idmap;
     unsigned swept;
     struct br_box_shared *shared;
 };
@@ -50,7 +70,8 @@ struct br_measured {
     char uid_map[64], gid_map[64];
     uint64_t caps[5]; /* inheritable, permitted, effective, bounding, ambient */
     unsigned no_new_privs, seccomp, filters;
-    unsigned uid, gid;
+    unsigned uids[4], gids[4]; /* real, effective, saved, file system */
+    bool groups;               /* it has supplementary ones */
     uint32_t mounts;
     struct br_cg_read limits;
 };
@@ -63,6 +84,7 @@ struct br_box {
     int ctl; /* the launcher's end */
     bool started;
     uint64_t started_us;
+    struct br_who who;
     char name[BR_ID_MAX];
     struct br_measured measured;
 };
@@ -91,6 +113,31 @@ int br_measure_check(const struct br_box *b, const struct br_plan *plan, struct 
 /* The isolation receipt, a JSON object. */
 int br_receipt_write(struct br_buf *out, const struct br_box *b, const struct br_plan *plan,
                      struct br_err *err);
+
+/* ---- identity.c ---- */
+
+/* "dedicated", "workspace-owner" or "operator" (an ordinary user's launcher). */
+const char *br_who_name(const struct br_who *w);
+/* What the plan means on this host. -BR_E_INVALID_WORKSPACE: it would be root. */
+int br_who_plan(struct br_who *w, const struct br_host *h, const struct br_plan *plan,
+                const struct stat *ws, struct br_err *err);
+/* Write the id maps of the box's user namespace. */
+int br_who_map(const struct br_who *w, pid_t pid, struct br_err *err);
+/* Leave the operator's session key ring; once per launcher. */
+int br_who_leave_keyring(struct br_err *err);
+/* Ahead of time: a user namespace for idmapped mounts. 0 if it is there. */
+int br_idmap_make(struct br_idmap *m, struct br_err *err);
+void br_idmap_close(struct br_idmap *m);
+/* A detached clone of the mount at fd with these attributes, its owner mapped as planned. An fd of
+ * the caller; -BR_E_REQUIREMENT_MISSING names the file system that cannot. */
+int br_who_clone_mount(struct br_host *h, const struct br_who *w, int fd, uint64_t set,
+                       unsigned recursive, const char *what, struct br_err *err);
+/* All of it as a trial, with nothing left mounted. */
+int br_who_try(struct br_host *h, const struct br_plan *plan, int ws, struct br_err *err);
+/* Is what was measured what was planned? */
+int br_who_check(const struct br_who *w, const struct br_measured *m, struct br_err *err);
+/* The receipt's "identity" object. */
+void br_who_json(const struct br_who *w, struct br_buf *out);
 
 /* Landlock in the child: writing only below these. `abi` from the host. */
 int br_landlock_abi(void);

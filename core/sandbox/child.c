@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/securebits.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -212,8 +213,16 @@ static int mount_all(const struct br_box_shared *s, const int *fds, struct br_er
     return r < 0 ? r : mount_workspace(s, fds, err);
 }
 
+/* No way back to a capability: not by a uid 0, not by keeping or raising one. Each bit is locked.
+ */
+#define SECURE_BITS                                                                                \
+    (SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |                               \
+     SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE |       \
+     SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED)
+
 static int drop_capabilities(struct br_err *err)
 {
+    STEP(br_sys_prctl(PR_SET_SECUREBITS, SECURE_BITS, 0), "secure bits");
     STEP(br_sys_prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0), "drop ambient capabilities");
     STEP(br_sys_capset_none(), "drop capabilities");
     return 0;

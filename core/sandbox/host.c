@@ -107,6 +107,8 @@ static int open_steps(struct br_host *h, struct br_err *err)
         r = br_measure_ns("self", 0, BR_NS_COUNT, h->own_ns, err);
     if (r < 0)
         return r;
+    if ((r = br_who_leave_keyring(err)) < 0)
+        return r;
     default_signals();
     umask(022);
     h->filter_sum = checksum(&h->filter);
@@ -147,6 +149,7 @@ int br_host_open(struct br_host **out, const struct br_host_config *cfg, struct 
         return br_err_set(err, BR_E_NOMEM, "no memory for a sandbox");
     h->cfg = *cfg;
     h->rootfs = -1;
+    h->idmap = (struct br_idmap){.ns = -1, .uid_map = -1, .gid_map = -1};
     h->uid = geteuid();
     h->gid = getegid();
     int r = open_steps(h, err);
@@ -163,6 +166,7 @@ void br_host_close(struct br_host **hp)
         return;
     *hp = NULL;
     br_cg_place_close(&h->place);
+    br_idmap_close(&h->idmap);
     br_close(&h->rootfs);
     free(h->filter.filter);
     if (h->shared)

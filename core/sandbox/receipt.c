@@ -114,10 +114,16 @@ static bool field(const char *text, const char *name, int base, uint64_t *out)
     return true;
 }
 
+static bool four(const char *text, const char *name, unsigned v[4])
+{
+    const char *p = strstr(text, name);
+    return p && sscanf(p + strlen(name), "%u %u %u %u", &v[0], &v[1], &v[2], &v[3]) == 4;
+}
+
 static int read_status(int dir, struct br_measured *m, struct br_err *err)
 {
     char text[8192];
-    uint64_t v[5] = {0};
+    uint64_t v[3] = {0};
     int r = read_at(dir, "status", text, sizeof(text), err);
     if (r < 0)
         return r;
@@ -125,7 +131,7 @@ static int read_status(int dir, struct br_measured *m, struct br_err *err)
     for (unsigned i = 0; i < 5; i++)
         ok = ok && field(text, cap_names[i], 16, &m->caps[i]);
     ok = ok && field(text, "NoNewPrivs:", 10, &v[0]) && field(text, "Seccomp:", 10, &v[1]) &&
-         field(text, "Uid:", 10, &v[3]) && field(text, "Gid:", 10, &v[4]);
+         four(text, "Uid:", m->uids) && four(text, "Gid:", m->gids);
     if (!ok)
         return br_err_set(err, BR_E_REQUIREMENT_MISSING,
                           "'/proc' does not tell a process's capabilities and filter; nothing was "
@@ -134,8 +140,8 @@ static int read_status(int dir, struct br_measured *m, struct br_err *err)
     m->no_new_privs = (unsigned)v[0];
     m->seccomp = (unsigned)v[1];
     m->filters = (unsigned)v[2];
-    m->uid = (unsigned)v[3];
-    m->gid = (unsigned)v[4];
+    const char *groups = strstr(text, "\nGroups:");
+    m->groups = !groups || groups[8 + strspn(groups + 8, " \t")] != '\n';
     return 0;
 }
 
@@ -176,8 +182,11 @@ int br_measure_check(const struct br_box *b, const struct br_plan *plan, struct 
         return differs(err, "no_new_privs is not set");
     if (m->seccomp != 2)
         return differs(err, "it has no system call filter");
-    if (m->uid == 0 || m->gid == 0)
+    if (b->who.uid == 0 || b->who.gid == 0)
         return differs(err, "it is root outside");
+    int r = br_who_check(&b->who, m, err);
+    if (r < 0)
+        return r;
     if (m->mounts < 10)
         return differs(err, "mounts are missing");
     return br_cg_compare(&m->limits, &plan->limits, err);
@@ -203,8 +212,9 @@ int br_receipt_write(struct br_buf *out, const struct br_box *b, const struct br
     br_buf_printf(out, "{\"backend\":\"native\",\"pid\":%d,\"namespaces\":{", (int)b->pid);
     for (unsigned i = 0; i < BR_ARRAY_LEN(m->ns); i++)
         br_buf_printf(out, "%s\"%s\":%" PRIu64, i ? "," : "", br_ns_names[i], m->ns[i]);
-    br_buf_printf(out, "},\"uidMap\":\"%s\",\"gidMap\":\"%s\",\"uid\":%u,\"gid\":%u", m->uid_map,
-                  m->gid_map, m->uid, m->gid);
+    br_buf_printf(out, "},\"identity\":");
+    br_who_json(&b->who, out);
+    br_buf_printf(out, ",\"uidMap\":\"%s\",\"gidMap\":\"%s\"", m->uid_map, m->gid_map);
     br_buf_printf(out,
                   ",\"capabilities\":{\"inheritable\":%" PRIu64 ",\"permitted\":%" PRIu64
                   ",\"effective\":%" PRIu64 ",\"bounding\":%" PRIu64 ",\"ambient\":%" PRIu64 "}",

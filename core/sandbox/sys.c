@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <linux/keyctl.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <string.h>
@@ -218,6 +219,16 @@ int br_sys_idmap(pid_t pid, const char *file, const char *text)
     snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
     BR_CLEANUP_FD int fd = open(path, O_WRONLY | O_CLOEXEC);
     return fd < 0 ? -1 : write_text(fd, text);
+}
+
+int br_sys_new_keyring(void)
+{
+    return WRAP(KEYCTL, syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL));
+}
+
+int br_sys_write_map(int fd, const char *text)
+{
+    return WRAP(IDMAP, write_text(fd, text));
 }
 
 int br_sys_mkcgroup(int dirfd, const char *name)

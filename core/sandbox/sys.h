@@ -43,6 +43,7 @@
     X(DUP)                                                                                         \
     X(CLOSE_RANGE)                                                                                 \
     X(EXEC)                                                                                        \
+    X(KEYCTL)                                                                                      \
     X(IDMAP)                                                                                       \
     X(MKCGROUP)                                                                                    \
     X(WRITECGROUP)                                                                                 \
@@ -91,8 +92,12 @@ int br_sys_setrlimit(int what, uint64_t value);
 int br_sys_dup2(int from, int to);
 int br_sys_close_range(unsigned first, unsigned last);
 int br_sys_exec(const char *path, char *const *argv, char *const *envp);
+/* Leave the session key ring for a new, empty one. */
+int br_sys_new_keyring(void);
 /* Write `text` to /proc/PID/<file>. */
 int br_sys_idmap(pid_t pid, const char *file, const char *text);
+/* Write `text` to an opened uid_map or gid_map; counted with br_sys_idmap(). */
+int br_sys_write_map(int fd, const char *text);
 int br_sys_mkcgroup(int dirfd, const char *name);
 int br_sys_rmcgroup(int dirfd, const char *name);
 /* One write(2) of text to a file below a cgroup directory. */
