@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "launch/launch.h"
+#include "sandbox/pool.h"
 #include "sandbox/sandbox.h"
 #include "sandbox/weak.h"
 #include "wire/types.h"
@@ -17,6 +18,9 @@
 
 /* After a sandbox has ended: how long to wait for the next plan before preparing for it. */
 #define IDLE_PREPARE_US 2000u
+#define POOL_LOW 2u
+/* The process that prepares was killed: when to start another one. */
+#define POOL_AGAIN_US 20000u
 
 struct launcher {
     struct br_loop *loop;
@@ -25,6 +29,8 @@ struct launcher {
     struct br_err host_err; /* why there is no host */
     int init_fd;
     struct br_box *box; /* prepared or running */
+    unsigned pool;      /* as in struct br_host_config */
+    unsigned launches;
     bool running;
     uint64_t plan_id;
     int idle_timer;
@@ -66,16 +72,53 @@ static int send_stopped(struct launcher *l, const struct br_box_end *end, struct
     return br_chan_send(&l->chan, BR_MSG_LAUNCH_STOPPED, l->plan_id, &o, err);
 }
 
+static int prepare_next(void *ctx, struct br_err *err);
+
+static int pool_ready(void *ctx, int fd, short revents, struct br_err *err)
+{
+    struct launcher *l = ctx;
+    (void)revents, (void)err;
+    if (br_pool_receive(l->host) < 0) {
+        br_loop_unwatch(l->loop, fd);
+        br_pool_stop(l->host);
+        br_loop_timer_cancel(l->loop, &l->idle_timer);
+        l->idle_timer = br_loop_timer(l->loop, POOL_AGAIN_US, prepare_next, l);
+    }
+    return 0;
+}
+
+/* A failure is found again, and reported, when a plan arrives. */
+static void fill_pool(struct launcher *l, unsigned want)
+{
+    struct br_err ignored = {.code = BR_OK};
+    if (br_pool_fill(l->host, want, &ignored) > 0 &&
+        br_loop_watch(l->loop, br_pool_fd(l->host), POLLIN, pool_ready, l) < 0)
+        br_pool_stop(l->host);
+}
+
 static int prepare_next(void *ctx, struct br_err *err)
 {
     struct launcher *l = ctx;
     struct br_err ignored = {.code = BR_OK};
     (void)err;
     l->idle_timer = 0;
-    /* a failure here is found again, and reported, when a plan arrives */
-    if (!l->box && l->host)
+    if (!l->host)
+        return 0;
+    if (l->pool > 1 && l->launches)
+        fill_pool(l, l->pool);
+    else if (!l->box && l->pool)
         (void)br_box_prepare(l->host, &l->box, &ignored);
     return 0;
+}
+
+/* One more is made while this one runs, unless there are enough for a while: on an idle machine
+ * it is quieter to make them when nothing runs. */
+static void after_start(struct launcher *l)
+{
+    l->launches++;
+    if (l->pool > 1 && br_pool_fd(l->host) >= 0 && br_pool_ready(l->host) < POOL_LOW)
+        fill_pool(l, l->pool);
+    br_host_idle(l->host);
 }
 
 static int box_ended(void *ctx, int fd, short revents, struct br_err *err)
@@ -121,6 +164,10 @@ static int start(struct launcher *l, const struct br_plan *plan, int ws, int cha
         return -(int)why->code;
     }
     br_loop_timer_cancel(l->loop, &l->idle_timer);
+    if (l->box && !br_box_fits(l->box, plan))
+        br_box_free(&l->box);
+    if (!l->box)
+        l->box = br_pool_take(l->host, plan);
     int r = l->box ? 0 : br_box_prepare(l->host, &l->box, why);
     if (r == 0)
         r = br_box_start(l->box, plan, ws, chan, info, why);
@@ -157,7 +204,7 @@ static int on_plan(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
     l->running = true;
     r = send_started(l, &info, err);
     br_buf_free(&info.receipt);
-    br_host_idle(l->host);
+    after_start(l);
     return r;
 }
 
@@ -257,7 +304,7 @@ static int supervisor_gone(struct br_chan *c, int code, void *ctx, struct br_err
 
 int br_launch_serve(int fd, const struct br_host_config *base)
 {
-    struct launcher l = {.init_fd = -1, .state_fd = -1};
+    struct launcher l = {.init_fd = -1, .state_fd = -1, .pool = base->pool};
     struct br_err err = {.code = BR_OK};
     br_chan_init(&l.chan, fd, "supervise", rules, BR_ARRAY_LEN(rules), &l);
     l.loop = br_loop_new();

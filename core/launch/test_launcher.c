@@ -2,6 +2,7 @@
  * Tests only: bridle-launch with a weakened configuration or an injected failure, as its
  * environment says:
  *   BRIDLE_TEST_WEAK=NAME,...         what is left out, see sandbox/weak.h
+ *   BRIDLE_TEST_POOL=N               struct br_host_config.pool; 1 by default
  *   BRIDLE_TEST_FAIL=CALL:N:ERRNO    the N-th call of that wrapper (1...) fails, and all later ones
  *   BRIDLE_TEST_FAIL=CALL:N:nothing  the N-th call says that it has worked and does nothing
  */
@@ -43,6 +44,8 @@ int main(void)
     struct br_host_config cfg = {.init_fd = -1};
     const char *weak = getenv("BRIDLE_TEST_WEAK"), *failure = getenv("BRIDLE_TEST_FAIL");
     br_log_init("bridle-launch", BR_LOG_INFO);
+    const char *pool = getenv("BRIDLE_TEST_POOL");
+    cfg.pool = pool ? (unsigned)atoi(pool) : 1;
     if (weak && br_weak_parse(weak) < 0)
         return 2;
     if (failure && set_failure(failure) < 0)

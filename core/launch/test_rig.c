@@ -141,9 +141,9 @@ void rig_make(struct rig *r, uid_t uid)
 
 static void exec_launcher(const struct rig *r, int chan)
 {
-    char path[256], weak[128], fault[128];
+    char path[256], weak[128], fault[128], pool[64];
     char *const argv[] = {path, NULL};
-    char *env[6] = {NULL};
+    char *env[7] = {NULL};
     unsigned n = 0;
     snprintf(path, sizeof(path), "%s/bridle-launch", r->dir);
     snprintf(weak, sizeof(weak), "BRIDLE_TEST_WEAK=%s", r->weak ? r->weak : "");
@@ -151,6 +151,8 @@ static void exec_launcher(const struct rig *r, int chan)
     env[n++] = weak;
     if (r->fault)
         env[n++] = fault;
+    snprintf(pool, sizeof(pool), "BRIDLE_TEST_POOL=%s", r->pool ? r->pool : "1");
+    env[n++] = pool;
     /* a marker that must not appear inside */
     env[n++] = (char *)(uintptr_t) "BRIDLE_SECRET=marker-of-the-rig";
     if (chan == 3)

@@ -29,6 +29,7 @@ struct rig {
     uid_t uid;         /* the launcher's: 0 or RIG_USER */
     const char *weak;  /* BRIDLE_TEST_WEAK, or NULL */
     const char *fault; /* BRIDLE_TEST_FAIL, or NULL */
+    const char *pool;  /* BRIDLE_TEST_POOL, or NULL */
     char dir[64], ws[96];
     pid_t pid; /* the launcher */
     struct br_chan chan;

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -32,7 +33,7 @@
 #define CLONE_INTO_CGROUP 0x200000000ULL
 #endif
 
-static int clone_child(struct br_box *b, int root, struct br_err *err)
+static int clone_child(struct br_box *b, int root, bool sibling, struct br_err *err)
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -42,14 +43,16 @@ static int clone_child(struct br_box *b, int root, struct br_err *err)
     int into = br_cg_v2_fd(&b->cg), pidfd = -1;
     struct clone_args args = {
         .flags = (BOX_NAMESPACES & ~(br_weak(PIDNS) ? (uint64_t)CLONE_NEWPID : 0)) | CLONE_PIDFD |
+                 CLONE_PARENT_SETTID | (sibling ? CLONE_PARENT : 0) |
                  (into >= 0 ? CLONE_INTO_CGROUP : 0),
         .pidfd = (uint64_t)(uintptr_t)&pidfd,
-        .exit_signal = SIGCHLD,
+        .parent_tid = (uint64_t)(uintptr_t)&b->shared->pid,
+        .exit_signal = sibling ? 0 : SIGCHLD,
         .cgroup = into >= 0 ? (uint64_t)into : 0,
     };
     long pid = br_sys_clone3(&args, sizeof(args));
     if (pid == 0)
-        br_child_run(b->host, pair[1], root);
+        br_child_run(b->host, b->shared, pair[1], root);
     int saved = errno;
     br_close(&pair[1]);
     if (pid < 0) {
@@ -67,30 +70,39 @@ static int clone_child(struct br_box *b, int root, struct br_err *err)
     return 0;
 }
 
-int br_box_prepare(struct br_host *h, struct br_box **out, struct br_err *err)
+/* A box that is half made. Its parent (and with `sibling` that is somebody else) reaps it. */
+static void discard(struct br_box *b, bool sibling)
 {
-    *out = NULL;
+    br_close(&b->ctl); /* it ends by this alone */
+    if (!sibling) {
+        (void)br_box_kill(b);
+        while (waitpid(b->pid, NULL, __WALL) < 0 && errno == EINTR)
+            ;
+        (void)br_cg_remove(&b->cg, NULL);
+    }
+    br_cg_close(&b->cg);
+    br_close(&b->pidfd);
+}
+
+int br_box_make(struct br_host *h, struct br_box *b, unsigned slot, uint64_t id, bool sibling,
+                struct br_err *err)
+{
+    *b = (struct br_box){
+        .host = h, .slot = slot, .shared = &h->shared[slot], .pidfd = -1, .ctl = -1};
+    b->shared->pid = 0;
+    b->shared->nallowed = 0;
+    b->shared->err.code = BR_OK;
     int r = br_cg_require(&h->place, err);
     if (r == 0 && !h->fresh)
         r = br_host_refresh(h, err);
+    if (r == 0)
+        r = br_cg_make(&h->place, &b->cg, id, err);
     if (r < 0)
         return r;
-    struct br_box *b = calloc(1, sizeof(*b));
-    if (!b)
-        return br_err_set(err, BR_E_NOMEM, "no memory for a sandbox");
-    b->host = h;
-    b->pidfd = b->ctl = -1;
-    h->shared->nallowed = 0;
-    h->shared->err.code = BR_OK;
-    r = br_cg_make(&h->place, &b->cg, err);
-    if (r == 0) {
-        BR_CLEANUP_FD int root = br_rootfs_clone(h->rootfs, err);
-        r = root < 0 ? root : clone_child(b, root, err);
-        if (r < 0)
-            (void)br_cg_remove(&b->cg, NULL);
-    }
+    BR_CLEANUP_FD int root = br_rootfs_clone(h->rootfs, err);
+    r = root < 0 ? root : clone_child(b, root, sibling, err);
     if (r < 0) {
-        free(b);
+        (void)br_cg_remove(&b->cg, NULL);
         return r;
     }
     /* most plans ask for these, and another one changes what differs; where the host refuses one,
@@ -105,11 +117,34 @@ int br_box_prepare(struct br_host *h, struct br_box **out, struct br_err *err)
         r = br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                          "the sandbox's 'oom_score_adj' could not be raised; nothing was started");
     if (r < 0)
-        br_box_free(&b);
-    else if (h->uid == 0)
-        (void)br_idmap_make(&h->idmap, NULL); /* a failure is found again when it is needed */
-    *out = b;
+        discard(b, sibling);
     return r;
+}
+
+int br_box_prepare(struct br_host *h, struct br_box **out, struct br_err *err)
+{
+    uint64_t id;
+    struct br_box *b = calloc(1, sizeof(*b));
+    *out = NULL;
+    if (!b)
+        return br_err_set(err, BR_E_NOMEM, "no memory for a sandbox");
+    br_random(&id, sizeof(id));
+    int r = br_box_make(h, b, 0, id, false, err);
+    if (r < 0) {
+        free(b);
+        return r;
+    }
+    *out = b;
+    if (h->uid == 0)
+        (void)br_idmap_make(&h->idmap, NULL); /* a failure is found again when it is needed */
+    return 0;
+}
+
+bool br_box_fits(const struct br_box *b, const struct br_plan *plan)
+{
+    struct pollfd ended = {.fd = b->pidfd, .events = POLLIN};
+    (void)plan;
+    return poll(&ended, 1, 0) == 0;
 }
 
 /* ---- talking to the child ---- */
@@ -117,7 +152,7 @@ int br_box_prepare(struct br_host *h, struct br_box **out, struct br_err *err)
 /* The child ended before it should: what it said, or that it said nothing. */
 static int child_failed(const struct br_box *b, struct br_err *err)
 {
-    const struct br_err *said = &b->host->shared->err;
+    const struct br_err *said = &b->shared->err;
     if (said->code <= BR_OK || said->code >= BR_CODE_COUNT_)
         return br_err_set(err, BR_E_INTERNAL,
                           "the process that sets up the sandbox died; nothing was started");
@@ -140,7 +175,7 @@ static int await_exec(struct br_box *b, struct br_err *err)
         return br_err_set(err, BR_E_TIMEOUT,
                           "setting up the sandbox took more than %d seconds; nothing was started",
                           SETUP_DEADLINE_S);
-    return n == 0 && b->host->shared->err.code == BR_OK ? 0 : child_failed(b, err);
+    return n == 0 && b->shared->err.code == BR_OK ? 0 : child_failed(b, err);
 }
 
 static int send_plan(struct br_box *b, const int *fds, unsigned nfds, struct br_err *err)
@@ -209,7 +244,7 @@ static int hand_over(struct br_box *b, const struct br_plan *plan, int ws_fd, in
                      struct br_err *err)
 {
     struct stat st;
-    struct br_box_shared *s = b->host->shared;
+    struct br_box_shared *s = b->shared;
     int fds[BR_BOX_FDS_MAX] = {[BR_BOX_FD_CHAN] = chan_fd, [BR_BOX_FD_WORKSPACE] = -1};
     unsigned n = BR_BOX_FD_ALLOWED;
     int r = br_plan_check(plan, err);
@@ -303,6 +338,7 @@ void br_box_finish(struct br_box **bp, struct br_box_end *end)
         snprintf(end->detail, sizeof(end->detail), "%.255s", err.text);
     end->verified = end->detail[0] == 0;
     br_close(&b->pidfd);
+    b->host->taken[b->slot] = false;
     free(b);
 }
 

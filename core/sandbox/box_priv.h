@@ -26,6 +26,7 @@ enum { BR_BOX_FD_CHAN, BR_BOX_FD_WORKSPACE, BR_BOX_FD_ALLOWED };
 
 /* Memory that launcher and child share until the child executes. The child is our own code. */
 struct br_box_shared {
+    int32_t pid; /* of the child, written by the kernel; 0: none */
     struct br_limits limits;
     uint32_t nallowed;
     struct br_allowed allowed[BR_ALLOWED_PATHS_MAX];
@@ -47,6 +48,9 @@ struct br_idmap {
     unsigned uid, gid;
 };
 
+/* One box of the launcher's own, the prepared ones, and one that has been taken from them. */
+#define BR_SLOTS (2 + BR_POOL_MAX)
+
 struct br_host {
     struct br_host_config cfg;
     uid_t uid; /* the launcher's, before it made a user namespace */
@@ -61,7 +65,9 @@ struct br_host {
     struct br_cg_place place;
     struct br_idmap idmap;
     unsigned swept;
-    struct br_box_shared *shared;
+    struct br_box_shared *shared; /* BR_SLOTS of them; 0: of the box that the launcher makes */
+    struct br_pool *pool;         /* NULL: not started */
+    bool taken[BR_SLOTS];         /* of `shared`: a box that came from the pool has it */
 };
 
 /* What the launcher reads of pid 1. */
@@ -78,6 +84,8 @@ struct br_measured {
 extern const char *const br_ns_names[7];
 struct br_box {
     struct br_host *host;
+    unsigned slot;
+    struct br_box_shared *shared; /* &host->shared[slot] */
     struct br_cg cg;
     pid_t pid;
     int pidfd;
@@ -95,8 +103,20 @@ struct br_box {
  */
 int br_host_refresh(struct br_host *h, struct br_err *err);
 
+/* Descriptors that making a box needs: what the process that prepares boxes keeps. */
+#define BR_HOST_FDS (1 + BR_CG_CTLS)
+unsigned br_host_fds(const struct br_host *h, int *fds);
+
 /* The child's side: never returns. `ctl` and `root` are inherited. */
-_Noreturn void br_child_run(const struct br_host *h, int ctl, int root);
+_Noreturn void br_child_run(const struct br_host *h, struct br_box_shared *s, int ctl, int root);
+
+/*
+ * What br_box_prepare() does, into `b`, with the cgroup's random number and a slot that is free. On
+ * failure nothing is left. With `sibling` pid 1 becomes a child of this process's parent, which has
+ * to clean up after a failure.
+ */
+int br_box_make(struct br_host *h, struct br_box *b, unsigned slot, uint64_t id, bool sibling,
+                struct br_err *err);
 
 enum { BR_NS_CGROUP = 6, BR_NS_COUNT = 7 };
 /* The ids of the namespaces first..end-1 of a process ("self" or a pid). */

@@ -53,17 +53,31 @@ void br_cg_close(struct br_cg *cg)
         br_close(&cg->fds[i]);
 }
 
-int br_cg_make(const struct br_cg_place *p, struct br_cg *cg, struct br_err *err)
+static int open_one(const struct br_cg_dir *d, const char *name)
 {
-    uint64_t id;
+    return openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+static void name_cgroup(const struct br_cg_place *p, struct br_cg *cg, uint64_t id)
+{
     *cg = (struct br_cg){.place = p, .fds = {-1, -1, -1}};
-    br_random(&id, sizeof(id));
     snprintf(cg->name, sizeof(cg->name), "%s.%016" PRIx64, p->tag, id);
+}
+
+void br_cg_open(const struct br_cg_place *p, struct br_cg *cg, uint64_t id)
+{
+    name_cgroup(p, cg, id);
+    for (unsigned i = 0; i < p->ndirs; i++)
+        cg->fds[i] = open_one(&p->dirs[i], cg->name);
+}
+
+int br_cg_make(const struct br_cg_place *p, struct br_cg *cg, uint64_t id, struct br_err *err)
+{
+    name_cgroup(p, cg, id);
     for (unsigned i = 0; i < p->ndirs; i++) {
         int r = br_sys_mkcgroup(p->dirs[i].fd, cg->name);
         if (r == 0) {
-            cg->fds[i] =
-                openat(p->dirs[i].fd, cg->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+            cg->fds[i] = open_one(&p->dirs[i], cg->name);
             if (cg->fds[i] < 0)
                 (void)unlinkat(p->dirs[i].fd, cg->name, AT_REMOVEDIR);
         }

@@ -49,8 +49,10 @@ void br_cg_place_close(struct br_cg_place *p);
 /* -BR_E_REQUIREMENT_MISSING naming the first controller that cannot be used. */
 int br_cg_require(const struct br_cg_place *p, struct br_err *err);
 
-/* Make an empty cgroup with a random name. On failure nothing is left. */
-int br_cg_make(const struct br_cg_place *p, struct br_cg *cg, struct br_err *err);
+/* Make an empty cgroup, named by the place's tag and `id`. On failure nothing is left. */
+int br_cg_make(const struct br_cg_place *p, struct br_cg *cg, uint64_t id, struct br_err *err);
+/* The one of that name that another process made; -1 in fds where it does not exist. */
+void br_cg_open(const struct br_cg_place *p, struct br_cg *cg, uint64_t id);
 /* Put a process (a child that is to live in it) into the version 1 hierarchies. */
 int br_cg_join_v1(const struct br_cg *cg, pid_t pid, struct br_err *err);
 /* The descriptor for CLONE_INTO_CGROUP, or -1 if no version 2 hierarchy is used. */

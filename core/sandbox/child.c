@@ -116,6 +116,7 @@ static int drop_bounding_set(struct br_err *err)
 /* Everything that needs no plan. */
 static int prepare(int root, struct br_err *err)
 {
+    (void)prctl(PR_SET_NAME, "bridle-box"); /* for ps, while it waits */
     if (!br_weak(TTY))
         STEP(br_sys_setsid(), "setsid");
     int r = br_weak(CAPS) ? 0 : drop_bounding_set(err);
@@ -256,9 +257,9 @@ static int arrange_fds(int *ctl, int chan, struct br_err *err)
     return 0;
 }
 
-static int confine(const struct br_host *h, int ctl, struct br_err *err)
+static int confine(const struct br_host *h, const struct br_box_shared *s, int ctl,
+                   struct br_err *err)
 {
-    const struct br_box_shared *s = h->shared;
     int r = br_weak(CAPS) ? 0 : drop_capabilities(err);
     if (r < 0)
         return r;
@@ -285,7 +286,7 @@ static int confine(const struct br_host *h, int ctl, struct br_err *err)
     return 0;
 }
 
-static int child(const struct br_host *h, int ctl, int root)
+static int child(const struct br_host *h, struct br_box_shared *s, int ctl, int root)
 {
     static char *const argv[] = {(char *)(uintptr_t) "bridle-init", NULL};
     static char *const envp[] = {(char *)(uintptr_t) "PATH=/usr/local/bin:/usr/bin:/bin",
@@ -295,13 +296,13 @@ static int child(const struct br_host *h, int ctl, int root)
                                  (char *)(uintptr_t) "LANG=C.UTF-8",
                                  (char *)(uintptr_t) "TMPDIR=/tmp",
                                  NULL};
-    struct br_err *err = &h->shared->err;
+    struct br_err *err = &s->err;
     int fds[BR_BOX_FDS_MAX];
     if (!br_weak(FDS))
         br_close_from(3, (int[]){ctl, root}, 2);
     int r = prepare(root, err);
     if (r == 0)
-        r = receive_plan(ctl, h->shared, fds, err);
+        r = receive_plan(ctl, s, fds, err);
     if (r < 0)
         return r;
     /* only now: a cgroup namespace shows the place where its maker is, and the launcher has put
@@ -309,11 +310,11 @@ static int child(const struct br_host *h, int ctl, int root)
     STEP(br_sys_unshare(CLONE_NEWCGROUP), "cgroup namespace");
     r = become(h, err);
     if (r == 0)
-        r = mount_all(h->shared, fds, err);
+        r = mount_all(s, fds, err);
     if (r == 0)
         r = arrange_fds(&ctl, fds[BR_BOX_FD_CHAN], err);
     if (r == 0)
-        r = confine(h, ctl, err);
+        r = confine(h, s, ctl, err);
     if (r < 0)
         return r;
     STEP(br_sys_prctl(PR_SET_DUMPABLE, 0, 0), "not dumpable");
@@ -323,8 +324,8 @@ static int child(const struct br_host *h, int ctl, int root)
                         "Is its file executable for everybody, on a mount without noexec?");
 }
 
-_Noreturn void br_child_run(const struct br_host *h, int ctl, int root)
+_Noreturn void br_child_run(const struct br_host *h, struct br_box_shared *s, int ctl, int root)
 {
-    (void)child(h, ctl, root);
+    (void)child(h, s, ctl, root);
     _exit(70);
 }

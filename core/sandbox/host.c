@@ -19,6 +19,7 @@
 
 #include "sandbox/box_priv.h"
 #include "sandbox/filter.h"
+#include "sandbox/pool.h"
 #include "sandbox/reopen.h"
 #include "sandbox/rootfs.h"
 #include "sandbox/sys.h"
@@ -73,9 +74,18 @@ int br_host_refresh(struct br_host *h, struct br_err *err)
     return 0;
 }
 
+unsigned br_host_fds(const struct br_host *h, int *fds)
+{
+    unsigned n = 0;
+    fds[n++] = h->rootfs;
+    for (unsigned i = 0; i < h->place.ndirs; i++)
+        fds[n++] = h->place.dirs[i].fd;
+    return n;
+}
+
 void br_host_idle(struct br_host *h)
 {
-    if (h->boxes > 1)
+    if (h->boxes > 1 && h->cfg.pool == 1)
         (void)br_host_refresh(h, NULL); /* a failure is found again by br_box_prepare() */
 }
 
@@ -133,13 +143,13 @@ static int open_steps(struct br_host *h, struct br_err *err)
     h->rootfs = br_rootfs_build(init, err);
     if (h->rootfs < 0)
         return h->rootfs;
-    h->shared =
-        mmap(NULL, sizeof(*h->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    h->shared = mmap(NULL, BR_SLOTS * sizeof(*h->shared), PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (h->shared == MAP_FAILED) {
         h->shared = NULL;
         return br_err_set(err, BR_E_NOMEM, "no memory for a launch plan");
     }
-    return br_host_refresh(h, err);
+    return h->cfg.pool ? br_host_refresh(h, err) : 0;
 }
 
 int br_host_open(struct br_host **out, const struct br_host_config *cfg, struct br_err *err)
@@ -165,12 +175,13 @@ void br_host_close(struct br_host **hp)
     if (!h)
         return;
     *hp = NULL;
+    br_pool_stop(h);
     br_cg_place_close(&h->place);
     br_idmap_close(&h->idmap);
     br_close(&h->rootfs);
     free(h->filter.filter);
     if (h->shared)
-        munmap(h->shared, sizeof(*h->shared));
+        munmap(h->shared, BR_SLOTS * sizeof(*h->shared));
     free(h);
 }
 

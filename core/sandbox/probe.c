@@ -205,7 +205,7 @@ static void probe_cgroup(const struct br_host *h, enum br_cg_ctl c, struct br_pr
         row(p, names[c], BR_PROBE_MISSING, true, place->fix[c]);
         snprintf(p->detail, sizeof(p->detail), "%.250s", place->missing[c]);
     } else {
-        int r = br_cg_make(place, &cg, &err);
+        int r = br_cg_make(place, &cg, 0, &err);
         if (r == 0) {
             /* the others may be missing, and are rows of their own */
             r = br_cg_limit_one(&cg, c, &br_limits_default, &err);

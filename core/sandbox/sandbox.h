@@ -16,8 +16,14 @@
 struct br_host;
 struct br_box;
 
+#define BR_POOL_MAX 4u
+#define BR_POOL_DEFAULT 3u
+
 struct br_host_config {
     int init_fd; /* the program that becomes pid 1, O_PATH or O_RDONLY; not owned, kept open */
+    /* Boxes that are kept prepared. 0: none. 1: the launcher makes one when it is idle. More: after
+     * the first, a process of their own makes them. At most BR_POOL_MAX. */
+    unsigned pool;
 };
 
 /*
@@ -37,6 +43,10 @@ unsigned br_host_swept(const struct br_host *h);
  * One box at a time per host.
  */
 int br_box_prepare(struct br_host *h, struct br_box **b, struct br_err *err);
+
+/* Can this prepared box become the plan's? Not if it lives no more, or was made from other things
+ * than the plan asks for. */
+bool br_box_fits(const struct br_box *b, const struct br_plan *plan);
 
 /*
  * A box has been started, and there is nothing to do: a launcher that makes one after another makes

@@ -58,13 +58,22 @@ static int not_a_descriptor(void)
     return open("/dev/null", O_RDWR | O_CLOEXEC);
 }
 
+pid_t br_sys_fork(void)
+{
+    int r;
+    if (!injected(BR_SYS_FORK, &r))
+        return fork();
+    errno = r < 0 ? errno : EAGAIN;
+    return -1;
+}
+
 long br_sys_clone3(struct clone_args *args, size_t size)
 {
     int r;
     if (injected(BR_SYS_CLONE3, &r)) {
         if (r < 0)
             return -1;
-        args->flags &= CLONE_PIDFD;
+        args->flags &= CLONE_PIDFD | CLONE_PARENT | CLONE_PARENT_SETTID;
         args->cgroup = 0;
     }
     return syscall(SYS_clone3, args, size);

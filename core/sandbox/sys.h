@@ -18,6 +18,7 @@
 #endif
 
 #define BR_SYS_CALLS(X)                                                                            \
+    X(FORK)                                                                                        \
     X(CLONE3)                                                                                      \
     X(UNSHARE)                                                                                     \
     X(OPEN_TREE)                                                                                   \
@@ -65,6 +66,7 @@ enum br_sys {
 extern int (*br_sys_hook)(enum br_sys call);
 const char *br_sys_name(enum br_sys call);
 
+pid_t br_sys_fork(void);
 long br_sys_clone3(struct clone_args *args, size_t size);
 int br_sys_unshare(int flags);
 int br_sys_open_tree(int dirfd, const char *path, unsigned flags);

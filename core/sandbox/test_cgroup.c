@@ -103,7 +103,7 @@ static void test_v2_root(void **state)
     assert_int_equal(p.ndirs, 1);
     assert_true(p.dirs[0].v2);
     assert_non_null(strstr(p.dirs[0].path, "/tree/bridle"));
-    assert_int_equal(br_cg_make(&p, &cg, &err), 0);
+    assert_int_equal(br_cg_make(&p, &cg, 0x1234, &err), 0);
     assert_int_equal(br_cg_v2_fd(&cg), cg.fds[0]);
     for (unsigned i = 0; i < BR_ARRAY_LEN(files); i++) {
         snprintf(name, sizeof(name), "tree/bridle/%s/%s", cg.name, files[i]);
@@ -236,7 +236,7 @@ static void test_v2_kill_and_remove(void **state)
         skip();
     }
     assert_int_equal(br_owner_tag(p.tag, sizeof(p.tag), &err), 0);
-    assert_int_equal(br_cg_make(&p, &cg, &err), 0);
+    assert_int_equal(br_cg_make(&p, &cg, 0x1234, &err), 0);
     pid_t a = sleeper(br_cg_v2_fd(&cg)), b = sleeper(br_cg_v2_fd(&cg));
     assert_true(a > 0 && b > 0);
     /* a sweep leaves it alone: its owner, this process, lives */
@@ -264,7 +264,7 @@ static void test_v2_sweep(void **state)
     }
     assert_int_equal(br_owner_tag(p.tag, sizeof(p.tag), &err), 0);
     strcat(p.tag, "9"); /* this pid, but another start time: somebody that is dead */
-    assert_int_equal(br_cg_make(&p, &cg, &err), 0);
+    assert_int_equal(br_cg_make(&p, &cg, 0x1234, &err), 0);
     pid_t pid = sleeper(br_cg_v2_fd(&cg));
     assert_int_equal(br_cg_sweep(&p), 1);
     assert_int_equal(waitpid(pid, &status, 0), pid);

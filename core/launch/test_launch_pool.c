@@ -1,0 +1,250 @@
+/*
+ * Sandboxes that are prepared ahead by a process of their own: each is used once, none is shared,
+ * and whatever dies (a prepared one, the preparer, the launcher), nothing is left of it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "launch/test_rig.h"
+
+#define POOL "3"
+#define CHILDREN_MAX 16u
+#define PATIENCE_US 10000000u
+
+static void comm_of(pid_t pid, char dst[32])
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+    BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, dst, 31) : 0;
+    dst[n > 0 ? n - 1 : 0] = 0;
+}
+
+/* The launcher's children; *preparer is one of them, or 0. */
+static unsigned children(pid_t launcher, pid_t pids[CHILDREN_MAX], pid_t *preparer)
+{
+    char path[64], text[4096] = "", comm[32];
+    unsigned n = 0;
+    *preparer = 0;
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)launcher, (int)launcher);
+    BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t k = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
+    text[k > 0 ? k : 0] = 0;
+    for (char *save = NULL, *p = strtok_r(text, " \n", &save); p && n < CHILDREN_MAX;
+         p = strtok_r(NULL, " \n", &save)) {
+        pids[n] = atoi(p);
+        comm_of(pids[n], comm);
+        if (strcmp(comm, "bridle-prepare") == 0)
+            *preparer = pids[n];
+        n++;
+    }
+    return n;
+}
+
+/* Wait until the preparer and this many sandboxes are the launcher's children. */
+static pid_t await_pool(const struct rig *r, unsigned boxes)
+{
+    pid_t pids[CHILDREN_MAX], preparer = 0;
+    for (unsigned waited = 0; waited < PATIENCE_US; waited += 1000) {
+        if (children(r->pid, pids, &preparer) == boxes + 1 && preparer > 0 &&
+            rig_cgroups(r->pid) >= boxes)
+            return preparer;
+        usleep(1000);
+    }
+    fail_msg("the pool was not filled");
+    return 0;
+}
+
+static void open_pool(struct rig *r, uid_t uid)
+{
+    rig_make(r, uid);
+    r->pool = POOL;
+    rig_start(r);
+    assert_true(rig_launch(r)); /* the first one is the launcher's own */
+    rig_exit(r, 0);
+    await_pool(r, 3);
+}
+
+static void ns_of(const struct rig *r, char ns[7][32])
+{
+    static const char *const names[7] = {"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"};
+    for (unsigned i = 0; i < BR_ARRAY_LEN(names); i++) {
+        char key[32];
+        snprintf(key, sizeof(key), "\"%s\":", names[i]);
+        const char *at = strstr(strstr(r->receipt, "\"namespaces\""), key);
+        assert_non_null(at);
+        snprintf(ns[i], 32, "%.*s", (int)strcspn(at, ",}"), at);
+    }
+}
+
+/* Each prepared sandbox is used once: no two runs share a namespace, a pid or a file. The inode
+ * numbers of namespaces are never reused while one lives, so all are kept alive by a descriptor. */
+static void never_reused(uid_t uid)
+{
+    enum { RUNS = 8 };
+    struct rig r;
+    char seen[RUNS][7][32];
+    int keep[RUNS];
+    const char *out;
+    rig_need_root();
+    open_pool(&r, uid);
+    for (unsigned i = 0; i < RUNS; i++) {
+        char path[64];
+        long pid;
+        assert_true(rig_launch(&r));
+        ns_of(&r, seen[i]);
+        assert_int_equal(sscanf(strstr(r.receipt, "\"pid\":"), "\"pid\":%ld", &pid), 1);
+        snprintf(path, sizeof(path), "/proc/%ld/ns/net", pid);
+        keep[i] = open(path, O_RDONLY | O_CLOEXEC);
+        assert_true(keep[i] >= 0);
+        for (unsigned k = 0; k < i; k++)
+            assert_string_not_equal(seen[i][3], seen[k][3]);
+        assert_int_equal(rig_sh(&r, "ls -A /tmp /home/agent; echo x > /tmp/x; hostname", &out), 0);
+        assert_string_equal(out, "/home/agent:\n\n/tmp:\nbridle\n");
+        /* loopback is there, and nobody else: the preparer has left it */
+        assert_int_equal(rig_sh(&r, "ls -d /proc/[0-9]*", &out), 0);
+        assert_null(strstr(out, "/proc/10"));
+        rig_exit(&r, 0);
+    }
+    for (unsigned i = 0; i < RUNS; i++)
+        close(keep[i]);
+    rig_close(&r);
+}
+
+static void test_never_reused_as_root(void **state)
+{
+    (void)state;
+    never_reused(0);
+}
+
+static void test_never_reused_as_user(void **state)
+{
+    (void)state;
+    never_reused(RIG_USER);
+}
+
+/* A prepared sandbox that was killed is not used. */
+static void test_prepared_killed(void **state)
+{
+    struct rig r;
+    pid_t pids[CHILDREN_MAX], preparer;
+    (void)state;
+    rig_need_root();
+    open_pool(&r, 0);
+    unsigned n = children(r.pid, pids, &preparer);
+    for (unsigned i = 0; i < n; i++)
+        if (pids[i] != preparer) {
+            BR_CLEANUP_FD int fd = (int)syscall(SYS_pidfd_open, pids[i], 0);
+            struct pollfd p = {.fd = fd, .events = POLLIN};
+            assert_int_equal(kill(pids[i], SIGKILL), 0);
+            assert_int_equal(poll(&p, 1, 10000), 1);
+        }
+    assert_true(rig_launch(&r));
+    assert_int_equal(rig_call(&r, "getpid"), 0);
+    rig_exit(&r, 0);
+    rig_close(&r);
+}
+
+/* The preparer is killed, again and again, at any moment: launches go on, nothing is left. */
+static void test_preparer_killed(void **state)
+{
+    struct rig r;
+    pid_t pids[CHILDREN_MAX], preparer;
+    (void)state;
+    rig_need_root();
+    open_pool(&r, 0);
+    for (unsigned i = 0; i < 40; i++) {
+        (void)children(r.pid, pids, &preparer);
+        if (preparer > 0 && i % 2)
+            assert_int_equal(kill(preparer, SIGKILL), 0);
+        assert_true(rig_launch(&r));
+        (void)children(r.pid, pids, &preparer);
+        if (preparer > 0 && i % 3 == 0)
+            (void)kill(preparer, SIGKILL);
+        rig_exit(&r, 0);
+        usleep(i * 150); /* the preparer is at another step each time */
+    }
+    await_pool(&r, 3);
+    rig_close(&r);
+}
+
+static bool all_gone(const pid_t *pids, unsigned n)
+{
+    for (unsigned waited = 0; waited < PATIENCE_US; waited += 1000) {
+        unsigned left = 0;
+        for (unsigned i = 0; i < n; i++)
+            left += kill(pids[i], 0) == 0;
+        if (!left)
+            return true;
+        usleep(1000);
+    }
+    return false;
+}
+
+/* SIGKILL for the launcher: the preparer and the prepared ones die with it; the next one sweeps. */
+static void test_launcher_killed(void **state)
+{
+    struct rig r, alive, next;
+    pid_t pids[CHILDREN_MAX], preparer;
+    int status;
+    (void)state;
+    rig_need_root();
+    open_pool(&r, 0);
+    open_pool(&alive, 0);
+    unsigned n = children(r.pid, pids, &preparer);
+    assert_int_equal(n, 4);
+    assert_int_equal(kill(r.pid, SIGKILL), 0);
+    assert_int_equal(waitpid(r.pid, &status, 0), r.pid);
+    assert_true(all_gone(pids, n));
+    rig_open(&next, 0);
+    assert_int_equal(rig_cgroups(r.pid), 0);
+    await_pool(&alive, 3);
+    assert_true(rig_launch(&alive));
+    rig_exit(&alive, 0);
+    r.pid = 0;
+    br_chan_close(&r.chan);
+    rig_close(&r);
+    rig_close(&alive);
+    rig_close(&next);
+}
+
+/* A plan that asks for other limits than the prepared ones have. */
+static void test_other_limits(void **state)
+{
+    struct rig r;
+    const char *out;
+    (void)state;
+    rig_need_root();
+    open_pool(&r, 0);
+    for (int i = 0; i < 6; i++) {
+        r.plan.limits.memory_bytes = (uint64_t)(i % 2 ? 3072 : 512) << 20;
+        r.plan.limits.tmp_bytes = (uint64_t)(i % 2 ? 256 : 1) << 20;
+        r.plan.limits.tmp_inodes = i % 2 ? 1000 : 16;
+        assert_true(rig_launch(&r));
+        assert_non_null(
+            strstr(r.receipt, i % 2 ? "\"memoryBytes\":3221225472" : "\"memoryBytes\":536870912"));
+        for (unsigned k = 0; k < 2; k++) {
+            char command[64];
+            snprintf(command, sizeof(command), "stat -f -c '%%b %%S %%c' %s",
+                     k ? "/tmp" : "/home/agent");
+            assert_int_equal(rig_sh(&r, command, &out), 0);
+            assert_string_equal(out, i % 2 ? "65536 4096 1000\n" : "256 4096 16\n");
+        }
+        rig_exit(&r, 0);
+    }
+    rig_close(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_never_reused_as_root), cmocka_unit_test(test_never_reused_as_user),
+        cmocka_unit_test(test_prepared_killed),      cmocka_unit_test(test_preparer_killed),
+        cmocka_unit_test(test_launcher_killed),      cmocka_unit_test(test_other_limits),
+    };
+    return cmocka_run_group_tests(tests, rig_delegate, rig_undelegate);
+}

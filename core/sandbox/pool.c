@@ -1,0 +1,302 @@
+/*
+ * Boxes prepared ahead. The preparer is a copy of the launcher that does one thing: asked for a box
+ * it makes one (br_box_make), as the launcher's child, and hands over its descriptors. It never
+ * sees a plan, a workspace or a channel of bridled's. It dies with the launcher, and so do the
+ * boxes that nobody has taken: each waits on a socket whose other end only the launcher has.
+ *
+ * Called by bridle-launch's loop. Trusts the preparer as itself; that it may be killed at any
+ * moment is expected: the launcher knows the name of every cgroup and, through shared memory that
+ * the kernel writes, the pid of every box that was asked for.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sandbox/box_priv.h"
+#include "sandbox/pool.h"
+#include "sandbox/sys.h"
+
+/* A box that is on its way is nearly always sooner there than one that is started now. */
+#define TAKE_PATIENCE_MS 100
+
+enum slot_state { SLOT_FREE, SLOT_ASKED, SLOT_READY };
+
+struct br_pool {
+    pid_t pid; /* the preparer */
+    int fd;
+    struct {
+        enum slot_state state;
+        uint64_t id;  /* of its cgroup */
+        uint64_t age; /* the oldest is taken first */
+        struct br_box *box;
+    } slots[BR_SLOTS];
+    uint64_t clock;
+};
+
+struct request {
+    unsigned slot;
+    uint64_t id;
+};
+
+/* The box as the preparer has it, whose descriptors come along: pidfd, ctl, then the cgroups. */
+struct reply {
+    unsigned slot;
+    int code;
+    struct br_box box;
+};
+#define REPLY_FDS (2 + BR_CG_CTLS)
+
+union control {
+    struct cmsghdr align;
+    char space[CMSG_SPACE(sizeof(int) * REPLY_FDS)];
+};
+
+/* ---- the preparer ---- */
+
+static int send_reply(int fd, const struct reply *re)
+{
+    union control ctl;
+    const struct br_box *b = &re->box;
+    int fds[REPLY_FDS] = {b->pidfd, b->ctl};
+    unsigned n = re->code < 0 ? 0 : 2;
+    for (unsigned i = 0; n && i < b->cg.place->ndirs; i++)
+        fds[n++] = b->cg.fds[i];
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)re, .iov_len = sizeof(*re)};
+    struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
+    if (n) {
+        memset(&ctl, 0, sizeof(ctl));
+        mh.msg_control = ctl.space;
+        mh.msg_controllen = CMSG_SPACE(sizeof(int) * n);
+        struct cmsghdr *h = CMSG_FIRSTHDR(&mh);
+        h->cmsg_level = SOL_SOCKET;
+        h->cmsg_type = SCM_RIGHTS;
+        h->cmsg_len = CMSG_LEN(sizeof(int) * n);
+        memcpy(CMSG_DATA(h), fds, sizeof(int) * n);
+    }
+    return sendmsg(fd, &mh, MSG_NOSIGNAL) < 0 ? -1 : 0;
+}
+
+static _Noreturn void preparer(struct br_host *h, int fd, pid_t launcher)
+{
+    int keep[BR_HOST_FDS + 1];
+    struct request rq;
+    unsigned n = br_host_fds(h, keep);
+    keep[n++] = fd;
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != launcher)
+        _exit(70);
+    (void)prctl(PR_SET_NAME, "bridle-prepare");
+    br_close_from(3, keep, n);
+    h->fresh = false; /* the launcher sits in those namespaces */
+    for (;;) {
+        ssize_t k = recv(fd, &rq, sizeof(rq), 0);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k != sizeof(rq) || rq.slot >= BR_SLOTS)
+            _exit(0);
+        struct reply re = {.slot = rq.slot};
+        re.code = br_box_make(h, &re.box, rq.slot, rq.id, true, NULL);
+        if (send_reply(fd, &re) < 0)
+            _exit(0);
+        br_close(&re.box.pidfd);
+        br_close(&re.box.ctl);
+        if (re.code == 0)
+            br_cg_close(&re.box.cg);
+        /* out of the namespaces of the box that was made, into those of the next one */
+        if (!h->fresh)
+            (void)br_host_refresh(h, NULL);
+    }
+}
+
+/* ---- the launcher ---- */
+
+static int start(struct br_host *h, struct br_err *err)
+{
+    int pair[2];
+    struct br_pool *p = calloc(1, sizeof(*p));
+    pid_t self = getpid();
+    if (!p)
+        return br_err_set(err, BR_E_NOMEM, "no memory for prepared sandboxes");
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+        free(p);
+        return br_err_errno(err, BR_E_FAILED, "no socket for the process that prepares sandboxes");
+    }
+    p->fd = pair[0];
+    p->pid = br_sys_fork();
+    if (p->pid == 0)
+        preparer(h, pair[1], self);
+    close(pair[1]);
+    if (p->pid < 0) {
+        close(pair[0]);
+        free(p);
+        return br_err_errno(err, BR_E_FAILED, "the process that prepares sandboxes did not start");
+    }
+    h->pool = p;
+    return 1;
+}
+
+static unsigned count(const struct br_host *h, enum slot_state state)
+{
+    unsigned n = 0;
+    for (unsigned i = 1; h->pool && i < BR_SLOTS; i++)
+        n += h->pool->slots[i].state == state;
+    return n;
+}
+
+unsigned br_pool_ready(const struct br_host *h)
+{
+    return count(h, SLOT_READY);
+}
+
+int br_pool_fd(const struct br_host *h)
+{
+    return h && h->pool ? h->pool->fd : -1;
+}
+
+int br_pool_fill(struct br_host *h, unsigned want, struct br_err *err)
+{
+    int r = h->pool ? 0 : start(h, err);
+    if (r < 0)
+        return r;
+    struct br_pool *p = h->pool;
+    unsigned have = count(h, SLOT_READY) + count(h, SLOT_ASKED);
+    for (unsigned i = 1; i < BR_SLOTS && have < want; i++) {
+        struct request rq = {.slot = i};
+        if (p->slots[i].state != SLOT_FREE || h->taken[i])
+            continue;
+        br_random(&rq.id, sizeof(rq.id));
+        h->shared[i].pid = 0;
+        if (send(p->fd, &rq, sizeof(rq), MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof(rq))
+            break; /* it has ended: seen as end of file */
+        p->slots[i].state = SLOT_ASKED;
+        p->slots[i].id = rq.id;
+        have++;
+    }
+    return r;
+}
+
+/* What the preparer may have made for this request, without telling. */
+static void clean_slot(struct br_host *h, unsigned i)
+{
+    struct br_cg cg;
+    pid_t pid = h->shared[i].pid;
+    if (pid > 0) { /* our child, not waited for yet: the pid is still its */
+        (void)kill(pid, SIGKILL);
+        while (waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
+            ;
+    }
+    br_cg_open(&h->place, &cg, h->pool->slots[i].id);
+    (void)br_cg_remove(&cg, NULL);
+    h->shared[i].pid = 0;
+    h->pool->slots[i].state = SLOT_FREE;
+}
+
+static void take_in(struct br_host *h, struct reply *re, const int *fds, unsigned nfds)
+{
+    struct br_pool *p = h->pool;
+    unsigned i = re->slot;
+    struct br_box *b = re->code == 0 && nfds == 2 + h->place.ndirs ? calloc(1, sizeof(*b)) : NULL;
+    if (!b) {
+        for (unsigned k = 0; k < nfds; k++)
+            close(fds[k]);
+        clean_slot(h, i);
+        return;
+    }
+    *b = re->box;
+    b->host = h;
+    b->shared = &h->shared[i];
+    b->pidfd = fds[0];
+    b->ctl = fds[1];
+    b->cg.place = &h->place;
+    for (unsigned k = 0; k < h->place.ndirs; k++)
+        b->cg.fds[k] = fds[2 + k];
+    p->slots[i].state = SLOT_READY;
+    p->slots[i].age = p->clock++;
+    p->slots[i].box = b;
+}
+
+int br_pool_receive(struct br_host *h)
+{
+    union control ctl;
+    struct reply re;
+    int fds[REPLY_FDS];
+    for (;;) {
+        struct iovec iov = {.iov_base = &re, .iov_len = sizeof(re)};
+        struct msghdr mh = {.msg_iov = &iov,
+                            .msg_iovlen = 1,
+                            .msg_control = ctl.space,
+                            .msg_controllen = sizeof(ctl.space)};
+        ssize_t n = recvmsg(h->pool->fd, &mh, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            return 0;
+        if (n != sizeof(re) || re.slot >= BR_SLOTS || h->pool->slots[re.slot].state != SLOT_ASKED)
+            return -BR_E_PEER_GONE;
+        struct cmsghdr *c = CMSG_FIRSTHDR(&mh);
+        unsigned nfds = c && c->cmsg_type == SCM_RIGHTS
+                            ? (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int))
+                            : 0;
+        if (nfds)
+            memcpy(fds, CMSG_DATA(c), nfds * sizeof(int));
+        take_in(h, &re, fds, nfds);
+    }
+}
+
+static bool readable(int fd, int ms)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return poll(&p, 1, ms) > 0;
+}
+
+struct br_box *br_pool_take(struct br_host *h, const struct br_plan *plan)
+{
+    struct br_pool *p = h->pool;
+    while (p) {
+        unsigned oldest = 0;
+        for (unsigned i = 1; i < BR_SLOTS; i++)
+            if (p->slots[i].state == SLOT_READY &&
+                (!oldest || p->slots[i].age < p->slots[oldest].age))
+                oldest = i;
+        if (!oldest) {
+            if (!count(h, SLOT_ASKED) || !readable(p->fd, TAKE_PATIENCE_MS) ||
+                br_pool_receive(h) < 0)
+                return NULL;
+            continue;
+        }
+        struct br_box *b = p->slots[oldest].box;
+        p->slots[oldest].state = SLOT_FREE;
+        p->slots[oldest].box = NULL;
+        h->taken[oldest] = true;
+        if (br_box_fits(b, plan))
+            return b;
+        br_box_free(&b);
+    }
+    return NULL;
+}
+
+void br_pool_stop(struct br_host *h)
+{
+    struct br_pool *p = h->pool;
+    if (!p)
+        return;
+    (void)kill(p->pid, SIGKILL);
+    while (waitpid(p->pid, NULL, __WALL) < 0 && errno == EINTR)
+        ;
+    (void)br_pool_receive(h);
+    for (unsigned i = 1; i < BR_SLOTS; i++) {
+        if (p->slots[i].state == SLOT_READY)
+            br_box_free(&p->slots[i].box);
+        else if (p->slots[i].state == SLOT_ASKED)
+            clean_slot(h, i);
+    }
+    br_close(&p->fd);
+    h->pool = NULL;
+    free(p);
+}
