@@ -283,6 +283,13 @@ int br_memfd_read(int fd, size_t max, struct br_buf *out, struct br_err *err);
  * -1 and errno. Never falls back to openat(). */
 int br_open_beneath(int dirfd, const char *path, int flags, mode_t mode);
 
+/*
+ * The state directory: BRIDLE_STATE_DIR; else as root /var/lib/bridle, as an ordinary user
+ * bridle/ in XDG_STATE_HOME or in HOME/.local/state. `env` is the program's getenv. Absolute, not
+ * opened. -BR_E_STORE_FAILED if there is none.
+ */
+int br_state_path(char dst[BR_PATH_MAX], char *(*env)(const char *), struct br_err *err);
+
 /* ---- SHA-256 ------------------------------------------------------------------------------ */
 
 /* FIPS 180-4, without a library. init, any number of puts, end; then init again. */

@@ -74,29 +74,6 @@ static bool lies_within(int fd, int dir)
     }
 }
 
-static int state_path(char dst[BR_PATH_MAX], struct br_err *err)
-{
-    const char *own = getenv("BRIDLE_STATE_DIR"), *xdg = getenv("XDG_STATE_HOME"),
-               *home = getenv("HOME");
-    int n;
-    if (own && *own)
-        n = snprintf(dst, BR_PATH_MAX, "%s", own);
-    else if (geteuid() == 0)
-        n = snprintf(dst, BR_PATH_MAX, "/var/lib/bridle");
-    else if (xdg && xdg[0] == '/')
-        n = snprintf(dst, BR_PATH_MAX, "%s/bridle", xdg);
-    else if (home && home[0] == '/')
-        n = snprintf(dst, BR_PATH_MAX, "%s/.local/state/bridle", home);
-    else
-        return br_err_set(err, BR_E_STORE_FAILED,
-                          "there is no place for the record: set BRIDLE_STATE_DIR or HOME");
-    if (n < 0 || (size_t)n >= BR_PATH_MAX || dst[0] != '/')
-        return br_err_set(err, BR_E_STORE_FAILED,
-                          "the state directory must be an absolute path shorter than %u bytes",
-                          BR_PATH_MAX);
-    return 0;
-}
-
 static int make_path(const char *path, struct br_err *err)
 {
     char part[BR_PATH_MAX];
@@ -135,7 +112,7 @@ int store_open(struct supervisor *s, struct br_err *err)
 {
     char *path = s->state_dir;
     struct stat st;
-    int r = state_path(s->state_dir, err);
+    int r = br_state_path(s->state_dir, getenv, err);
     if (r == 0)
         r = make_path(path, err);
     if (r < 0)
