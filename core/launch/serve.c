@@ -149,7 +149,7 @@ static int send_started(struct launcher *l, const struct br_box_info *info, stru
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_buf_put_str(&o.buf, info->name);
     br_buf_put_u32(&o.buf, info->mounts);
-    br_buf_put_str(&o.buf, "native");
+    br_buf_put_str(&o.buf, info->image);
     br_buf_put_str(&o.buf, "none");
     br_out_blob(&o, info->receipt.data, info->receipt.len);
     br_out_fd(&o, br_box_pidfd(l->box), false);
@@ -164,11 +164,14 @@ static int start(struct launcher *l, const struct br_plan *plan, int ws, int cha
         return -(int)why->code;
     }
     br_loop_timer_cancel(l->loop, &l->idle_timer);
+    int r = br_host_use_image(l->host, plan->image, why);
+    if (r < 0)
+        return r;
     if (l->box && !br_box_fits(l->box, plan))
         br_box_free(&l->box);
     if (!l->box)
         l->box = br_pool_take(l->host, plan);
-    int r = l->box ? 0 : br_box_prepare(l->host, &l->box, why);
+    r = l->box ? 0 : br_box_prepare(l->host, &l->box, why);
     if (r == 0)
         r = br_box_start(l->box, plan, ws, chan, info, why);
     if (r == 0)
@@ -211,9 +214,9 @@ static int on_plan(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
 static int on_config(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct launcher *l = ctx;
-    (void)c, (void)err;
+    (void)c;
     l->state_fd = br_msg_take_fd(m);
-    return 0;
+    return l->host ? br_host_set_state(l->host, l->state_fd, err) : 0;
 }
 
 static int send_resolved(struct launcher *l, const struct br_plan *plan, const struct br_buf *text,

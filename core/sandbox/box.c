@@ -99,7 +99,9 @@ int br_box_make(struct br_host *h, struct br_box *b, unsigned slot, uint64_t id,
         r = br_cg_make(&h->place, &b->cg, id, err);
     if (r < 0)
         return r;
-    BR_CLEANUP_FD int root = br_rootfs_clone(h->rootfs, err);
+    memcpy(b->image, h->image_id, sizeof(b->image));
+    b->image_made = h->image.made;
+    BR_CLEANUP_FD int root = br_rootfs_clone(br_host_root(h), err);
     r = root < 0 ? root : clone_child(b, root, sibling, err);
     if (r < 0) {
         (void)br_cg_remove(&b->cg, NULL);
@@ -143,8 +145,7 @@ int br_box_prepare(struct br_host *h, struct br_box **out, struct br_err *err)
 bool br_box_fits(const struct br_box *b, const struct br_plan *plan)
 {
     struct pollfd ended = {.fd = b->pidfd, .events = POLLIN};
-    (void)plan;
-    return poll(&ended, 1, 0) == 0;
+    return br_image_fits(b, plan) && poll(&ended, 1, 0) == 0;
 }
 
 /* ---- talking to the child ---- */
@@ -250,6 +251,8 @@ static int hand_over(struct br_box *b, const struct br_plan *plan, int ws_fd, in
     int r = br_plan_check(plan, err);
     if (r < 0)
         return br_err_wrap(err, "nothing was started");
+    if (!br_check(br_image_fits(b, plan)))
+        return br_err_set(err, BR_E_INTERNAL, "a sandbox was prepared with another image");
     BR_CLEANUP_FD int ws = open_workspace(ws_fd, &st, err);
     if (ws < 0)
         return ws;
@@ -298,6 +301,7 @@ int br_box_start(struct br_box *b, const struct br_plan *plan, int ws_fd, int ch
     if (r < 0)
         return r;
     memcpy(info->name, b->name, sizeof(info->name));
+    memcpy(info->image, b->image, sizeof(info->image));
     info->mounts = b->measured.mounts;
     return 0;
 }

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "sandbox/cgroup.h"
+#include "sandbox/image.h"
 #include "sandbox/sandbox.h"
 #include "sandbox/weak.h"
 
@@ -58,7 +59,10 @@ struct br_host {
     uint64_t own_ns[7]; /* the host's namespaces, before anything was made */
     unsigned boxes;     /* so far */
     bool fresh;         /* the launcher sits in net, ipc and uts namespaces for the next box */
-    int rootfs;         /* O_PATH of the prepared root */
+    int rootfs;         /* O_PATH of the prepared root, of the image "host" */
+    int state_fd;       /* where the store of images is; -1: unknown */
+    struct br_image_root image;     /* the root of another image */
+    char image_id[BR_IMAGE_ID_MAX]; /* what the next box gets: "host" or image.id */
     struct sock_fprog filter;
     uint32_t filter_sum; /* names the filter in receipts */
     int landlock_abi;    /* 0: none */
@@ -94,6 +98,8 @@ struct br_box {
     uint64_t started_us;
     struct br_who who;
     char name[BR_ID_MAX];
+    char image[BR_IMAGE_ID_MAX]; /* whose root it was made with, */
+    unsigned image_made;         /* and which root of it (br_image_root.made) */
     struct br_measured measured;
 };
 
@@ -104,7 +110,7 @@ struct br_box {
 int br_host_refresh(struct br_host *h, struct br_err *err);
 
 /* Descriptors that making a box needs: what the process that prepares boxes keeps. */
-#define BR_HOST_FDS (1 + BR_CG_CTLS)
+#define BR_HOST_FDS (2 + BR_CG_CTLS)
 unsigned br_host_fds(const struct br_host *h, int *fds);
 
 /* The child's side: never returns. `ctl` and `root` are inherited. */
@@ -133,6 +139,17 @@ int br_measure_check(const struct br_box *b, const struct br_plan *plan, struct 
 /* The isolation receipt, a JSON object. */
 int br_receipt_write(struct br_buf *out, const struct br_box *b, const struct br_plan *plan,
                      struct br_err *err);
+
+/* ---- image.c ---- */
+
+/* The root that the next box gets. */
+int br_host_root(const struct br_host *h);
+/* Has the box the root of the plan's image, as it is now? */
+bool br_image_fits(const struct br_box *b, const struct br_plan *plan);
+/* Is pid 1 in the root that was planned? */
+int br_image_measure(const struct br_box *b, int proc, struct br_err *err);
+/* The receipt's "image" object. */
+void br_image_json(const struct br_box *b, struct br_buf *out);
 
 /* ---- identity.c ---- */
 

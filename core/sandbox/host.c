@@ -78,6 +78,8 @@ unsigned br_host_fds(const struct br_host *h, int *fds)
 {
     unsigned n = 0;
     fds[n++] = h->rootfs;
+    if (h->image.root >= 0)
+        fds[n++] = h->image.root;
     for (unsigned i = 0; i < h->place.ndirs; i++)
         fds[n++] = h->place.dirs[i].fd;
     return n;
@@ -158,7 +160,9 @@ int br_host_open(struct br_host **out, const struct br_host_config *cfg, struct 
     if (!h)
         return br_err_set(err, BR_E_NOMEM, "no memory for a sandbox");
     h->cfg = *cfg;
-    h->rootfs = -1;
+    h->rootfs = h->state_fd = -1;
+    br_image_root_init(&h->image);
+    snprintf(h->image_id, sizeof(h->image_id), "%s", BR_IMAGE_HOST);
     h->idmap = (struct br_idmap){.ns = -1, .uid_map = -1, .gid_map = -1};
     h->uid = geteuid();
     h->gid = getegid();
@@ -178,7 +182,9 @@ void br_host_close(struct br_host **hp)
     br_pool_stop(h);
     br_cg_place_close(&h->place);
     br_idmap_close(&h->idmap);
+    br_image_root_close(&h->image);
     br_close(&h->rootfs);
+    br_close(&h->state_fd);
     free(h->filter.filter);
     if (h->shared)
         munmap(h->shared, BR_SLOTS * sizeof(*h->shared));

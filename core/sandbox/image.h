@@ -10,8 +10,8 @@
 struct br_image_root {
     char id[BR_IMAGE_ID_MAX]; /* "": none */
     int root;                 /* O_PATH, as of br_rootfs_build(); -1 */
+    unsigned made;            /* how many roots this launcher has made */
     int stage;                /* the tmpfs that it is made of, still attached */
-    int init;                 /* the program of pid 1, in this mount namespace; not owned */
     enum br_image_how how;    /* of the last check */
     const char *mounted;      /* "erofs", "erofs-loop", "tree": how its files are reached */
     struct br_image_stamp file;
@@ -20,11 +20,11 @@ void br_image_root_init(struct br_image_root *r);
 
 /*
  * Check the image in the store of `state_fd` and, if it is not the one that is there, make the root
- * of it. On failure there is none, and the next call tries again. -BR_E_NOT_FOUND,
- * -BR_E_INVALID_IMAGE, -BR_E_REQUIREMENT_MISSING.
+ * of it. `init_fd` is the program of pid 1. On failure there is none, and the next call tries
+ * again. -BR_E_NOT_FOUND, -BR_E_INVALID_IMAGE, -BR_E_REQUIREMENT_MISSING.
  */
 int br_image_root_use(struct br_image_root *r, const char *id, int state_fd, bool as_root,
-                      struct br_err *err);
+                      int init_fd, struct br_err *err);
 void br_image_root_close(struct br_image_root *r);
 
 /* Tests: mount through a loop device even if the kernel could do without. */

@@ -154,6 +154,8 @@ int br_measure_final(struct br_box *b, struct br_err *err)
     int r = br_measure_ns(who, BR_NS_CGROUP, BR_NS_COUNT, m->ns, err);
     if (r == 0)
         r = read_status(dir, m, err);
+    if (r == 0)
+        r = br_image_measure(b, dir, err);
     return r < 0 ? r : count_mounts(dir, &m->mounts, err);
 }
 
@@ -212,7 +214,9 @@ int br_receipt_write(struct br_buf *out, const struct br_box *b, const struct br
     br_buf_printf(out, "{\"backend\":\"native\",\"pid\":%d,\"namespaces\":{", (int)b->pid);
     for (unsigned i = 0; i < BR_ARRAY_LEN(m->ns); i++)
         br_buf_printf(out, "%s\"%s\":%" PRIu64, i ? "," : "", br_ns_names[i], m->ns[i]);
-    br_buf_printf(out, "},\"identity\":");
+    br_buf_printf(out, "},\"image\":");
+    br_image_json(b, out);
+    br_buf_printf(out, ",\"identity\":");
     br_who_json(&b->who, out);
     br_buf_printf(out, ",\"uidMap\":\"%s\",\"gidMap\":\"%s\"", m->uid_map, m->gid_map);
     br_buf_printf(out,

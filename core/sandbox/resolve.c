@@ -39,7 +39,9 @@ int br_plan_resolve(struct br_host *h, struct br_plan *plan, int ws_fd, struct b
     BR_CLEANUP_FD int ws = br_reopen_here(ws_fd, O_PATH | O_DIRECTORY, "the workspace", err);
     if (ws < 0)
         return ws;
-    r = br_who_try(h, plan, ws, err);
+    r = br_host_use_image(h, plan->image, err);
+    if (r == 0)
+        r = br_who_try(h, plan, ws, err);
     if (r == 0)
         r = resolve_sources(plan, ws, err);
     br_buf_printf(text, "{\"backend\":\"native\"}");

@@ -193,6 +193,14 @@ static int make_alias(int root, const char *path, struct br_err *err)
     return bind(AT_FDCWD, host, root, path, false, err);
 }
 
+/* Is it taken from the host, or only there for something that is? */
+static bool from_host(unsigned i)
+{
+    enum kind k = entries[i].kind;
+    return k == ALIAS || k == BIND || k == COPY || k == COPY_DIR ||
+           (i + 1 < BR_ARRAY_LEN(entries) && strcmp(entries[i].path, entries[i + 1].path) == 0);
+}
+
 static int make_entry(int root, const struct entry *e, struct br_err *err)
 {
     char host[128];
@@ -215,15 +223,45 @@ static int make_entry(int root, const struct entry *e, struct br_err *err)
         return copy_file(root, AT_FDCWD, host, e->path, err);
     case COPY_DIR:
         return copy_dir(root, e->path, err);
-    case DEVICE: {
-        int r = make_file(root, e->path, "", 0, err);
-        return r < 0 ? r : bind(AT_FDCWD, host, root, e->path, true, err);
-    }
+    case DEVICE: /* the rest of it: br_rootfs_bind() */
+        return make_file(root, e->path, "", 0, err);
     }
     return br_err_set(err, BR_E_INTERNAL, "an unknown entry in the table of the root");
 }
 
-static int make_tmpfs(struct br_err *err)
+static int fill(int root, bool host, struct br_err *err)
+{
+    mode_t old = umask(022);
+    int r = 0;
+    for (unsigned i = 0; r == 0 && i < BR_ARRAY_LEN(entries); i++)
+        if (host || !from_host(i))
+            r = make_entry(root, &entries[i], err);
+    if (r == 0)
+        r = make_file(root, &BR_BOX_INIT[1], "", 0, err);
+    (void)umask(old);
+    return r;
+}
+
+int br_rootfs_fill(int root, struct br_err *err)
+{
+    return fill(root, false, err);
+}
+
+int br_rootfs_bind(int root, int init_fd, struct br_err *err)
+{
+    char host[128];
+    int r = 0;
+    for (unsigned i = 0; r == 0 && i < BR_ARRAY_LEN(entries); i++) {
+        if (entries[i].kind != DEVICE)
+            continue;
+        snprintf(host, sizeof(host), "/%s", entries[i].path);
+        r = bind(AT_FDCWD, host, root, entries[i].path, true, err);
+    }
+    /* read-only, so that /proc/1/exe does not lead to a writable copy of it */
+    return r < 0 ? r : bind(init_fd, "", root, &BR_BOX_INIT[1], false, err);
+}
+
+int br_rootfs_tmpfs(struct br_err *err)
 {
     BR_CLEANUP_FD int fs = br_sys_fsopen("tmpfs");
     if (fs < 0)
@@ -241,20 +279,15 @@ static int make_tmpfs(struct br_err *err)
 
 int br_rootfs_build(int init_fd, struct br_err *err)
 {
-    mode_t old = umask(022);
-    BR_CLEANUP_FD int root = make_tmpfs(err);
+    BR_CLEANUP_FD int root = br_rootfs_tmpfs(err);
     int r = root < 0 ? root : 0;
     if (r == 0 &&
         br_sys_move_mount(root, "", AT_FDCWD, BR_ROOTFS_POINT, MOVE_MOUNT_F_EMPTY_PATH) < 0)
         r = fail(err, "");
-    for (unsigned i = 0; r == 0 && i < BR_ARRAY_LEN(entries); i++)
-        r = make_entry(root, &entries[i], err);
-    /* read-only, so that /proc/1/exe does not lead to a writable copy of it */
     if (r == 0)
-        r = make_file(root, &BR_BOX_INIT[1], "", 0, err);
+        r = fill(root, true, err);
     if (r == 0)
-        r = bind(init_fd, "", root, &BR_BOX_INIT[1], false, err);
-    (void)umask(old);
+        r = br_rootfs_bind(root, init_fd, err);
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID};
     if (r == 0 && !br_weak(RW) &&
         br_sys_mount_setattr(root, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)

@@ -26,6 +26,12 @@
  * mount namespace of its own, with CAP_SYS_ADMIN in its owner. Returns an O_PATH descriptor of it.
  */
 int br_rootfs_build(int init_fd, struct br_err *err);
+/* The three parts of it that a root made of an image shares. An empty tmpfs, not attached. */
+int br_rootfs_tmpfs(struct br_err *err);
+/* Everything that is not taken from the host, in the empty directory `root`. */
+int br_rootfs_fill(int root, struct br_err *err);
+/* The device files and the program of pid 1, mounted over files that br_rootfs_fill() made. */
+int br_rootfs_bind(int root, int init_fd, struct br_err *err);
 /* A detached copy of the whole tree, to be moved into one sandbox; fd, or a negative code. */
 int br_rootfs_clone(int rootfs, struct br_err *err);
 

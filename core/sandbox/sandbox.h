@@ -38,6 +38,17 @@ void br_host_close(struct br_host **h);
 unsigned br_host_swept(const struct br_host *h);
 
 /*
+ * Where the store of images is (the state directory, or -1); h keeps a copy.
+ */
+int br_host_set_state(struct br_host *h, int state_fd, struct br_err *err);
+/*
+ * From here on boxes are made with the root of this image: "host", or an id, which is checked each
+ * time. Call it before a plan with that image starts, and before its box is made.
+ * -BR_E_NOT_FOUND, -BR_E_INVALID_IMAGE, -BR_E_REQUIREMENT_MISSING.
+ */
+int br_host_use_image(struct br_host *h, const char *image, struct br_err *err);
+
+/*
  * Make a box as far as is possible without knowing the plan: an empty cgroup, a pid 1 in its new
  * namespaces with its root, /proc and host name, waiting. Cheap to throw away with br_box_free().
  * One box at a time per host.
@@ -67,6 +78,7 @@ int br_plan_resolve(struct br_host *h, struct br_plan *plan, int ws_fd, struct b
 /* What br_box_start() says of the sandbox that it started. */
 struct br_box_info {
     char name[BR_ID_MAX];
+    char image[BR_IMAGE_ID_MAX];
     uint32_t mounts;
     struct br_buf receipt; /* JSON object; the caller frees it */
 };
