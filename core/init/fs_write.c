@@ -47,12 +47,12 @@ static void take_back(struct target *t)
 static int open_parent(struct target *t, struct br_err *err)
 {
     char part[BR_PATH_MAX];
-    t->dir = br_open_beneath(t->in->root, ".", O_PATH | O_DIRECTORY, 0);
+    t->dir = br_init_beneath(t->in->root, ".", O_PATH | O_DIRECTORY);
     t->name = t->path;
     const char *slash;
     while (t->dir >= 0 && (slash = strchr(t->name, '/'))) {
         snprintf(part, sizeof(part), "%.*s", (int)(slash - t->name), t->name);
-        int next = br_open_beneath(t->dir, part, O_PATH | O_DIRECTORY, 0);
+        int next = br_init_beneath(t->dir, part, O_PATH | O_DIRECTORY);
         if (next < 0 && errno == ENOENT) {
             if (t->nmade == BR_ARRAY_LEN(t->made))
                 return br_err_set(err, BR_E_LIMIT_EXCEEDED,
@@ -60,7 +60,7 @@ static int open_parent(struct target *t, struct br_err *err)
                                   BR_INIT_WALK_DEPTH);
             if (mkdirat(t->dir, part, 0755) == 0) {
                 t->made[t->nmade++] = (size_t)(slash - t->path);
-                next = br_open_beneath(t->dir, part, O_PATH | O_DIRECTORY, 0);
+                next = br_init_beneath(t->dir, part, O_PATH | O_DIRECTORY);
             }
         }
         if (next < 0)
@@ -78,7 +78,7 @@ static int open_parent(struct target *t, struct br_err *err)
 static int open_old(struct target *t, struct br_err *err)
 {
     t->mode = 0644;
-    t->old = br_open_beneath(t->dir, t->name, O_WRONLY | O_NONBLOCK | O_NOCTTY, 0);
+    t->old = br_init_beneath(t->dir, t->name, O_WRONLY | O_NONBLOCK | O_NOCTTY);
     if (t->old < 0)
         return errno == ENOENT ? 0 : br_init_path_err(t->in, t->path, UNWRITTEN, err);
     struct stat st;

@@ -28,6 +28,12 @@ struct br_shown br_init_shown(const char *path);
  */
 int br_init_path_check(const char *path, bool root_ok, struct br_err *err);
 /*
+ * Open a plain path below dirfd, from directory to directory, through no link and no "..". With
+ * O_PATH also O_DIRECTORY, since O_PATH alone opens a link itself. An fd of the caller, or -1 and
+ * errno.
+ */
+int br_init_beneath(int dirfd, const char *path, int flags);
+/*
  * Check and open below the workspace, through no symlink. `undone` completes messages: "it was not
  * read". An fd of the caller, or a negative code.
  */

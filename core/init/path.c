@@ -1,11 +1,12 @@
 /*
  * Paths of the workspace: the one way by which the file operations open something. Paths come from
- * a model and the tree from whoever wrote it; neither is trusted. The kernel enforces that nothing
- * outside is reached (openat2); the checks before it exist so that one file has one spelling, the
- * one that the policy saw.
+ * a model and the tree from whoever wrote it; neither is trusted. Opened name by name, from
+ * directory to directory, through no link: the filter has no openat2 (docs/decisions/0010). The
+ * checks before that exist so that one file has one spelling, the one that the policy saw.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -124,13 +125,36 @@ int br_init_path_err(struct br_init *in, const char *path, const char *undone, s
     }
 }
 
+int br_init_beneath(int dirfd, const char *path, int flags)
+{
+    BR_CLEANUP_FD int held = -1;
+    char part[NAME_MAX + 1];
+    for (int at = dirfd;; at = held) {
+        size_t n = strcspn(path, "/");
+        if (n > NAME_MAX || (n == 2 && path[0] == '.' && path[1] == '.')) {
+            errno = n > NAME_MAX ? ENAMETOOLONG : EXDEV;
+            return -1;
+        }
+        if (!path[n])
+            return openat(at, path, flags | O_NOFOLLOW | O_CLOEXEC);
+        memcpy(part, path, n);
+        part[n] = 0;
+        int next = openat(at, part, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (next < 0)
+            return -1;
+        br_close(&held);
+        held = next;
+        path += n + 1;
+    }
+}
+
 int br_init_path_open(struct br_init *in, const char *path, bool root_ok, int flags,
                       const char *undone, struct br_err *err)
 {
     int r = br_init_path_check(path, root_ok, err);
     if (r < 0)
         return r;
-    int fd = br_open_beneath(in->root, is_root(path) ? "." : path, flags, 0);
+    int fd = br_init_beneath(in->root, is_root(path) ? "." : path, flags);
     return fd >= 0 ? fd : br_init_path_err(in, path, undone, err);
 }
 

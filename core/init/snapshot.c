@@ -97,7 +97,7 @@ static int add_item(struct br_init_snapshot *s, const struct br_walk_entry *e)
 
 static int open_walk(struct br_init *in, struct br_walk *w, struct br_err *err)
 {
-    int fd = br_open_beneath(in->root, ".", O_RDONLY | O_DIRECTORY, 0);
+    int fd = br_init_beneath(in->root, ".", O_RDONLY | O_DIRECTORY);
     return fd < 0 ? br_err_errno(err, BR_E_IO, "the workspace could not be opened")
                   : br_walk_open(w, fd, true, err);
 }

@@ -64,7 +64,7 @@ struct br_host {
     struct br_image_root image;     /* the root of another image */
     char image_id[BR_IMAGE_ID_MAX]; /* what the next box gets: "host" or image.id */
     struct sock_fprog filter;
-    uint32_t filter_sum; /* names the filter in receipts */
+    char filter_sha256[65]; /* of the program, in hex */
     int landlock_abi;    /* 0: none */
     struct br_cg_place place;
     struct br_idmap idmap;

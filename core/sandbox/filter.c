@@ -79,12 +79,18 @@ static void put_condition(struct code *c, const struct br_filter_row *row)
         put_ret(c, SECCOMP_RET_ALLOW);
         return;
     case BR_COND_ARG_IN:
-        put_load(c, low + 4);
-        put(c, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, 0);
-        put_ret(c, refuse(row));
         put_load(c, low);
         for (unsigned i = 0; i < row->nlist; i++)
             put(c, BPF_JMP | BPF_JEQ | BPF_K, (uint8_t)(row->nlist - i), 0, row->list[i]);
+        put_ret(c, refuse(row));
+        put_ret(c, SECCOMP_RET_ALLOW);
+        return;
+    case BR_COND_MODE_CLEAR:
+        put_load(c, low);
+        put(c, BPF_JMP | BPF_JSET | BPF_K, 1, 0, row->list[0]);
+        put_ret(c, SECCOMP_RET_ALLOW);
+        put_load(c, low + sizeof(uint64_t));
+        put(c, BPF_JMP | BPF_JSET | BPF_K, 0, 1, row->list[1]);
         put_ret(c, refuse(row));
         put_ret(c, SECCOMP_RET_ALLOW);
         return;
@@ -157,6 +163,17 @@ static unsigned make_intervals(struct interval *v, struct br_err *err)
             v[n++] = w;
     }
     return n;
+}
+
+void br_filter_hash(const struct sock_fprog *prog, char hex[65])
+{
+    struct br_sha256 s;
+    uint8_t digest[32];
+    br_sha256_init(&s);
+    br_sha256_put(&s, prog->filter, prog->len * sizeof(*prog->filter));
+    br_sha256_end(&s, digest);
+    for (unsigned i = 0; i < sizeof(digest); i++)
+        snprintf(hex + 2 * i, 3, "%02x", digest[i]);
 }
 
 int br_filter_build(struct sock_fprog *prog, struct br_err *err)

@@ -101,15 +101,6 @@ static void default_signals(void)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static uint32_t checksum(const struct sock_fprog *prog)
-{
-    const uint8_t *p = (const uint8_t *)prog->filter;
-    uint32_t h = 2166136261u;
-    for (size_t i = 0; i < prog->len * sizeof(*prog->filter); i++)
-        h = (h ^ p[i]) * 16777619u;
-    return h;
-}
-
 static int open_steps(struct br_host *h, struct br_err *err)
 {
     struct br_cg_env env = {
@@ -123,7 +114,7 @@ static int open_steps(struct br_host *h, struct br_err *err)
         return r;
     default_signals();
     umask(022);
-    h->filter_sum = checksum(&h->filter);
+    br_filter_hash(&h->filter, h->filter_sha256);
     h->landlock_abi = br_landlock_abi();
     /* before the mount namespace: the root covers /sys */
     br_cg_find(&h->place, &env);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "sandbox/box_priv.h"
+#include "sandbox/filter.h"
 #include "sandbox/reopen.h"
 
 static int resolve_sources(struct br_plan *plan, int ws, struct br_err *err)
@@ -45,6 +46,7 @@ int br_plan_resolve(struct br_host *h, struct br_plan *plan, int ws_fd, struct b
     if (r == 0)
         r = resolve_sources(plan, ws, err);
     br_buf_printf(text, "{\"backend\":\"native\"}");
-    br_buf_printf(facts, "landlock %d\n", h->landlock_abi);
+    br_buf_printf(facts, "landlock %d\nfilter %u %s\n", h->landlock_abi, BR_FILTER_VERSION,
+                  h->filter_sha256);
     return r;
 }
