@@ -24,6 +24,23 @@ static int on_ready(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     return 0;
 }
 
+static int on_resolved(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct rig *r = ctx;
+    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(BR_BLOB_MAX);
+    BR_CLEANUP_BUF struct br_buf facts = BR_BUF_INIT(BR_BLOB_MAX);
+    (void)c;
+    br_plan_free(&r->plan);
+    br_plan_get(&m->rd, &r->plan);
+    int k = br_msg_blob(m, BR_BLOB_MAX, &text, err);
+    if (k == 0)
+        k = br_msg_blob(m, BR_BLOB_MAX, &facts, err);
+    if (k < 0 || br_rd_done(&m->rd) < 0)
+        return -BR_E_PEER_PROTOCOL;
+    r->resolved = true;
+    return 0;
+}
+
 static int on_started(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct rig *r = ctx;
@@ -78,6 +95,7 @@ static int on_probed(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
 static const struct br_msg_rule rules[] = {
     {BR_MSG_ROLE_READY, BR_PERMIT | BR_ONCE, 8, 4096, 0, 0, on_ready},
     {BR_MSG_LAUNCH_STARTED, BR_PERMIT, 16, BR_MSG_MAX, 1, 2, on_started},
+    {BR_MSG_LAUNCH_RESOLVED, BR_PERMIT, 16, BR_MSG_MAX, 0, 2, on_resolved},
     {BR_MSG_LAUNCH_REFUSED, BR_PERMIT, 8, 4096, 0, 0, on_refused},
     {BR_MSG_LAUNCH_STOPPED, BR_PERMIT, 17, 4096, 0, 0, on_stopped},
     {BR_MSG_LAUNCH_PROBED, BR_PERMIT, 4, BR_MSG_MAX, 0, 0, on_probed},
@@ -208,7 +226,37 @@ void rig_close(struct rig *r)
     assert_int_equal(nftw(r->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
+bool rig_resolve(struct rig *r, int ws_fd)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    BR_CLEANUP_FD int own_fd = ws_fd < 0 ? open(r->ws, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    r->resolved = r->refused = false;
+    r->plan.nsources = 0;
+    br_plan_put(&o.buf, &r->plan);
+    br_out_fd(&o, ws_fd < 0 ? own_fd : ws_fd, false);
+    assert_int_equal(br_chan_send(&r->chan, BR_MSG_LAUNCH_RESOLVE, 6, &o, NULL), 0);
+    receive(r, &r->resolved, &r->refused);
+    return r->resolved;
+}
+
+static bool launch_resolved(struct rig *r, int ws_fd);
+
 bool rig_launch_at(struct rig *r, int ws_fd)
+{
+    uint32_t code = 0;
+    if (r->plan.nallowed && r->plan.nsources != r->plan.nallowed && !rig_resolve(r, ws_fd)) {
+        code = r->code;
+        r->plan.nsources = r->plan.nallowed;
+    }
+    bool started = launch_resolved(r, ws_fd);
+    r->plan.nsources = 0;
+    if (code && (started || r->code != code))
+        fail_msg("refused as %s when it was resolved, but then: %s", br_code_name((int)code),
+                 started ? "started" : r->text);
+    return started;
+}
+
+static bool launch_resolved(struct rig *r, int ws_fd)
 {
     int pair[2];
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;

@@ -37,7 +37,7 @@ struct rig {
     int pidfd;
     struct br_plan plan;
     /* what the launcher said last */
-    bool ready, started, refused, stopped;
+    bool ready, started, refused, stopped, resolved;
     uint32_t code, mounts, status;
     uint8_t verified;
     char text[BR_ERR_TEXT_MAX], name[BR_NAME_MAX];
@@ -55,7 +55,13 @@ void rig_start(struct rig *r);
 void rig_open(struct rig *r, uid_t uid);
 /* End the launcher by closing its channel; assert that nothing is left, remove the directory. */
 void rig_close(struct rig *r);
-/* Send the plan for `ws_fd` (-1: the workspace); wait for the answer. True: started. */
+/* Have the plan resolved: fills in r->plan.sources. False: refused; r->code and r->text say why. */
+bool rig_resolve(struct rig *r, int ws_fd);
+/*
+ * Send the plan for `ws_fd` (-1: the workspace); wait for the answer. True: started. A plan with
+ * allowed paths that has not been resolved is resolved first; if that is refused, the launcher is
+ * asked to start it all the same, and must refuse again with the same code.
+ */
 bool rig_launch_at(struct rig *r, int ws_fd);
 bool rig_launch(struct rig *r);
 /* Wait for LAUNCH_STOPPED. */

@@ -18,9 +18,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "sandbox/attach.h"
 #include "sandbox/box_priv.h"
 #include "sandbox/reopen.h"
 #include "sandbox/rootfs.h"
+#include "sandbox/sources.h"
 #include "sandbox/sys.h"
 
 /* Setting up takes about a millisecond; a host that needs this long has other problems. */
@@ -102,7 +104,9 @@ int br_box_make(struct br_host *h, struct br_box *b, unsigned slot, uint64_t id,
     memcpy(b->image, h->image_id, sizeof(b->image));
     b->image_made = h->image.made;
     BR_CLEANUP_FD int root = br_rootfs_clone(br_host_root(h), err);
-    r = root < 0 ? root : clone_child(b, root, sibling, err);
+    r = root < 0 ? root : br_mask_remember(h, root, err);
+    if (r == 0)
+        r = clone_child(b, root, sibling, err);
     if (r < 0) {
         (void)br_cg_remove(&b->cg, NULL);
         return r;
@@ -211,33 +215,32 @@ static int open_workspace(int ws_fd, struct stat *st, struct br_err *err)
     return br_reopen_here(ws_fd, O_PATH | O_DIRECTORY, "the workspace", err);
 }
 
-/* Check every allowed path and clone its mount. fds[0..*n) are the caller's to close. */
-static int open_allowed(struct br_box *b, const struct br_plan *plan, int ws, int *fds, unsigned *n,
-                        struct br_err *err)
+struct source_clone {
+    struct br_box *box;
+    uint64_t set; /* MOUNT_ATTR_* of every mount of the workspace */
+};
+
+/* Nothing that is taken from the source is cleared: a read-only mount stays read-only. */
+static int clone_source(void *ctx, int fd, const char *name, struct br_err *err)
 {
-    struct br_box_shared *s = b->host->shared;
-    struct br_allowed_root root;
-    int r = br_allowed_root_open(&root, ws, err);
-    for (uint32_t i = 0; r == 0 && i < plan->nallowed; i++) {
-        struct br_allowed *a = &s->allowed[i];
-        r = br_weak(PATHS) ? br_weak_open_allowed(ws, plan->allowed_paths[i], a)
-                           : br_allowed_open(&root, plan->allowed_paths[i], a, err);
-        /* nothing that is taken from the source is cleared: a read-only mount stays read-only */
-        int tree = r < 0 ? r
-                         : br_who_clone_mount(b->host, &b->who, a->fd,
-                                              MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0,
-                                              plan->allowed_paths[i], err);
-        if (tree >= 0) {
-            fds[(*n)++] = tree;
-            r = br_weak(PATHS) ? 0 : br_allowed_recheck(&root, a, err);
-        } else {
-            r = tree;
-        }
-        br_allowed_close(a);
-    }
-    s->nallowed = r == 0 ? plan->nallowed : 0;
-    br_allowed_root_close(&root);
-    return r;
+    const struct source_clone *c = ctx;
+    return br_who_clone_mount(c->box->host, &c->box->who, fd, c->set, 0, name, err);
+}
+
+/* The workspace, and what is writable in it. */
+static int open_mounts(struct br_box *b, const struct br_plan *plan, int ws, int *fds, unsigned *n,
+                       struct br_err *err)
+{
+    struct source_clone c = {.box = b, .set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV};
+    if (plan->flags & BR_PLAN_WORKSPACE_NOEXEC)
+        c.set |= MOUNT_ATTR_NOEXEC;
+    int r = br_sources_open(plan, ws, b->shared, clone_source, &c, fds, n, err);
+    if (r < 0)
+        return r;
+    r = br_who_clone_mount(b->host, &b->who, ws, c.set | MOUNT_ATTR_RDONLY, AT_RECURSIVE,
+                           "the workspace", err);
+    fds[BR_BOX_FD_WORKSPACE] = r;
+    return r < 0 ? r : 0;
 }
 
 /* Everything up to the moment where the child has the plan. */
@@ -257,16 +260,13 @@ static int hand_over(struct br_box *b, const struct br_plan *plan, int ws_fd, in
     if (ws < 0)
         return ws;
     s->limits = plan->limits;
-    r = br_who_plan(&b->who, b->host, plan, &st, err);
+    s->flags = plan->flags;
+    r = br_landlock_require(b->host, plan, err);
     if (r == 0)
-        r = open_allowed(b, plan, ws, fds, &n, err);
-    if (r == 0) {
-        r = br_who_clone_mount(b->host, &b->who, ws,
-                               MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
-                               AT_RECURSIVE, "the workspace", err);
-        fds[BR_BOX_FD_WORKSPACE] = r;
-    }
-    if (r >= 0)
+        r = br_who_plan(&b->who, b->host, plan, &st, err);
+    if (r == 0)
+        r = open_mounts(b, plan, ws, fds, &n, err);
+    if (r == 0)
         r = br_who_map(&b->who, b->pid, err);
     if (r == 0 && !br_weak(LIMITS))
         r = br_cg_limit(&b->cg, &plan->limits, err);

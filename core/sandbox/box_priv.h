@@ -11,6 +11,7 @@
 #include "sandbox/cgroup.h"
 #include "sandbox/image.h"
 #include "sandbox/sandbox.h"
+#include "sandbox/tree.h"
 #include "sandbox/weak.h"
 
 /* The one message of the launcher to a child that has not executed yet: the plan is in the shared
@@ -25,12 +26,22 @@ enum { BR_BOX_FD_CHAN, BR_BOX_FD_WORKSPACE, BR_BOX_FD_ALLOWED };
 /* Of every process of a sandbox. */
 #define BR_BOX_OOM_SCORE "1000"
 
+/* One mount on the workspace: an allowed path, or a cover. */
+struct br_step {
+    bool cover;
+    uint16_t at; /* in br_box_shared.allowed, or in .covers.items */
+};
+
 /* Memory that launcher and child share until the child executes. The child is our own code. */
 struct br_box_shared {
     int32_t pid; /* of the child, written by the kernel; 0: none */
     struct br_limits limits;
     uint32_t nallowed;
     struct br_allowed allowed[BR_ALLOWED_PATHS_MAX];
+    uint32_t flags; /* enum br_plan_flag */
+    struct br_covers covers;
+    uint32_t nsteps; /* in the order of mounting */
+    struct br_step steps[BR_ALLOWED_PATHS_MAX + BR_COVERS_MAX];
     struct br_err err; /* the child's last words */
 };
 
@@ -49,6 +60,12 @@ struct br_idmap {
     unsigned uid, gid;
 };
 
+/* The empty file and the empty directory of the prepared root. */
+struct br_mask_id {
+    uint64_t ino;
+    uint32_t dev_major, dev_minor;
+};
+
 /* One box of the launcher's own, the prepared ones, and one that has been taken from them. */
 #define BR_SLOTS (2 + BR_POOL_MAX)
 
@@ -63,9 +80,10 @@ struct br_host {
     int state_fd;       /* where the store of images is; -1: unknown */
     struct br_image_root image;     /* the root of another image */
     char image_id[BR_IMAGE_ID_MAX]; /* what the next box gets: "host" or image.id */
+    struct br_mask_id masks[2];     /* of the root of the next box */
     struct sock_fprog filter;
     char filter_sha256[65]; /* of the program, in hex */
-    int landlock_abi;    /* 0: none */
+    int landlock_abi;       /* 0: none */
     struct br_cg_place place;
     struct br_idmap idmap;
     unsigned swept;
@@ -176,8 +194,13 @@ int br_who_check(const struct br_who *w, const struct br_measured *m, struct br_
 /* The receipt's "identity" object. */
 void br_who_json(const struct br_who *w, struct br_buf *out);
 
-/* Landlock in the child: writing only below these. `abi` from the host. */
+/* Landlock. The ABI of this kernel; 0: none. */
 int br_landlock_abi(void);
-int br_landlock_apply(int abi, const struct br_box_shared *s, struct br_err *err);
+/* -BR_E_REQUIREMENT_MISSING for a plan that requires what this host does not have. */
+int br_landlock_require(const struct br_host *h, const struct br_plan *plan, struct br_err *err);
+/* In the child, with the launcher's descriptors: the rules, a descriptor. */
+int br_landlock_rules(int abi, const struct br_box_shared *s, const int *fds, struct br_err *err);
+/* In the child, after no_new_privs. */
+int br_landlock_apply(int rules, struct br_err *err);
 
 #endif

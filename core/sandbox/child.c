@@ -18,16 +18,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "sandbox/attach.h"
 #include "sandbox/box_priv.h"
 #include "sandbox/rootfs.h"
 #include "sandbox/sys.h"
 
 #define CTL_FD 100 /* where the control socket is kept out of the way of descriptor 3 */
-
-/* Masked with an empty file or an empty directory: of no use inside, and not namespaced. */
-static const char *const masked_files[] = {"proc/kcore", "proc/keys", "proc/timer_list",
-                                           "proc/sysrq-trigger"};
-static const char *const masked_dirs[] = {"proc/acpi", "proc/scsi"};
 
 static int fail(struct br_err *err, const char *what)
 {
@@ -41,15 +37,7 @@ static int fail(struct br_err *err, const char *what)
             return fail(err, what);                                                                \
     } while (0)
 
-/* A bind of /dev/null or of an empty directory; a path that this kernel lacks needs no mask. */
-static int mask(const char *path, const char *with, struct br_err *err)
-{
-    if (br_sys_mount(with, path, NULL, MS_BIND, NULL) < 0 && errno != ENOENT)
-        return fail(err, path);
-    return 0;
-}
-
-static int mount_proc(struct br_err *err)
+static int mount_proc(const struct br_host *h, struct br_err *err)
 {
     if (br_weak(PIDNS)) /* a new one can only show a pid namespace of its own */
         return br_sys_mount("/proc", "proc", NULL, MS_BIND | MS_REC, NULL) < 0
@@ -65,20 +53,15 @@ static int mount_proc(struct br_err *err)
                               "--security-opt systempaths=unconfined");
         return fail(err, "mount /proc");
     }
-    int r = 0;
-    for (unsigned i = 0; r == 0 && i < BR_ARRAY_LEN(masked_files) && !br_weak(PROC); i++)
-        r = mask(masked_files[i], "dev/null", err);
-    for (unsigned i = 0; r == 0 && i < BR_ARRAY_LEN(masked_dirs) && !br_weak(PROC); i++)
-        r = mask(masked_dirs[i], "run", err);
-    return r;
+    return br_weak(PROC) ? 0 : br_mask_proc(h, err);
 }
 
-static int enter_root(int root, struct br_err *err)
+static int enter_root(const struct br_host *h, int root, struct br_err *err)
 {
     STEP(br_sys_move_mount(root, "", AT_FDCWD, BR_ROOTFS_POINT, MOVE_MOUNT_F_EMPTY_PATH),
          "attach the root");
     STEP(br_sys_fchdir(root), "enter the root");
-    int r = mount_proc(err);
+    int r = mount_proc(h, err);
     if (r < 0)
         return r;
     if (br_weak(HOSTROOT))
@@ -114,14 +97,14 @@ static int drop_bounding_set(struct br_err *err)
 }
 
 /* Everything that needs no plan. */
-static int prepare(int root, struct br_err *err)
+static int prepare(const struct br_host *h, int root, struct br_err *err)
 {
     (void)prctl(PR_SET_NAME, "bridle-box"); /* for ps, while it waits */
     if (!br_weak(TTY))
         STEP(br_sys_setsid(), "setsid");
     int r = br_weak(CAPS) ? 0 : drop_bounding_set(err);
     if (r == 0)
-        r = enter_root(root, err);
+        r = enter_root(h, root, err);
     return r < 0 ? r : null_stdio(err);
 }
 
@@ -164,54 +147,32 @@ static int become(const struct br_host *h, struct br_err *err)
 }
 
 static int mount_tmpfs(const char *path, uint64_t bytes, uint64_t inodes, unsigned mode,
-                       struct br_err *err)
+                       unsigned long flags, struct br_err *err)
 {
     char opts[128];
     if (br_weak(TMP))
         bytes = inodes = 0; /* no limit */
     snprintf(opts, sizeof(opts), "size=%llu,nr_inodes=%llu,mode=%o", (unsigned long long)bytes,
              (unsigned long long)inodes, mode);
-    STEP(br_sys_mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, opts), path);
+    STEP(br_sys_mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV | flags, opts), path);
     return 0;
 }
 
-static int attach_allowed(int ws, const struct br_allowed *a, int tree, struct br_err *err)
-{
-    struct statx st;
-    BR_CLEANUP_FD int at = br_weak(PATHS) ? openat(ws, a->rel, O_PATH | O_CLOEXEC)
-                                          : br_open_beneath(ws, a->rel, O_PATH, 0);
-    if (at < 0 || statx(at, "", AT_EMPTY_PATH, STATX_INO, &st) < 0 || st.stx_ino != a->ino ||
-        st.stx_dev_major != a->dev_major || st.stx_dev_minor != a->dev_minor)
-        return br_err_set(err, BR_E_INVALID_ALLOWED_PATH,
-                          "the allowed path '%.512s' was replaced while the sandbox was being "
-                          "made; nothing was started",
-                          a->rel);
-    STEP(br_sys_move_mount(tree, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH),
-         "attach an allowed path");
-    return 0;
-}
-
-static int mount_workspace(const struct br_box_shared *s, const int *fds, struct br_err *err)
-{
-    int ws = fds[BR_BOX_FD_WORKSPACE];
-    STEP(br_sys_move_mount(ws, "", AT_FDCWD, BR_BOX_WORKSPACE, MOVE_MOUNT_F_EMPTY_PATH),
-         "attach the workspace");
-    for (uint32_t i = 0; i < s->nallowed; i++) {
-        int r = attach_allowed(ws, &s->allowed[i], fds[BR_BOX_FD_ALLOWED + i], err);
-        if (r < 0)
-            return r;
-    }
-    STEP(br_sys_chdir(BR_BOX_WORKSPACE), "enter the workspace");
-    return 0;
-}
-
-static int mount_all(const struct br_box_shared *s, const int *fds, struct br_err *err)
+static int mount_all(const struct br_host *h, const struct br_box_shared *s, const int *fds,
+                     struct br_err *err)
 {
     const struct br_limits *l = &s->limits;
-    int r = mount_tmpfs("/tmp", l->tmp_bytes, l->tmp_inodes, 01777, err);
+    int r = mount_tmpfs("/tmp", l->tmp_bytes, l->tmp_inodes, 01777,
+                        s->flags & BR_PLAN_TMP_NOEXEC ? MS_NOEXEC : 0, err);
     if (r == 0)
-        r = mount_tmpfs(BR_BOX_HOME, l->tmp_bytes, l->tmp_inodes, 0700, err);
-    return r < 0 ? r : mount_workspace(s, fds, err);
+        r = mount_tmpfs(BR_BOX_HOME, l->tmp_bytes, l->tmp_inodes, 0700,
+                        s->flags & BR_PLAN_HOME_NOEXEC ? MS_NOEXEC : 0, err);
+    if (r == 0)
+        r = br_attach_workspace(h, s, fds, err);
+    if (r < 0)
+        return r;
+    STEP(br_sys_chdir(BR_BOX_WORKSPACE), "enter the workspace");
+    return 0;
 }
 
 /* No way back to a capability: not by a uid 0, not by keeping or raising one. Each bit is locked.
@@ -239,13 +200,19 @@ static int set_limits(const struct br_limits *l, struct br_err *err)
     return 0;
 }
 
-/* Only 0, 1, 2, the init channel as 3, and the control socket, which closes when it executes. */
-static int arrange_fds(int *ctl, int chan, struct br_err *err)
+/* Only 0, 1, 2, the init channel as 3, and, until it executes, the control socket and the rules of
+ * Landlock (or -1). */
+static int arrange_fds(int *ctl, int *rules, int chan, struct br_err *err)
 {
     /* descriptors come from the launcher's table, which never grows near CTL_FD */
     int moved = fcntl(*ctl, F_DUPFD_CLOEXEC, CTL_FD);
     STEP(moved, "keep the control socket");
     *ctl = moved;
+    moved = *rules < 0 ? -1 : fcntl(*rules, F_DUPFD_CLOEXEC, *ctl + 1);
+    if (*rules >= 0)
+        STEP(moved, "keep the rules of Landlock");
+    *rules = moved;
+    int last = moved < 0 ? *ctl : moved;
     if (chan != 3)
         STEP(br_sys_dup2(chan, 3), "the init channel");
     else
@@ -253,11 +220,12 @@ static int arrange_fds(int *ctl, int chan, struct br_err *err)
     if (br_weak(FDS))
         return 0;
     STEP(br_sys_close_range(4, (unsigned)*ctl - 1), "close descriptors");
-    STEP(br_sys_close_range((unsigned)*ctl + 1, ~0u), "close descriptors");
+    STEP(br_sys_close_range((unsigned)*ctl + 1, (unsigned)last - 1), "close descriptors");
+    STEP(br_sys_close_range((unsigned)last + 1, ~0u), "close descriptors");
     return 0;
 }
 
-static int confine(const struct br_host *h, const struct br_box_shared *s, int ctl,
+static int confine(const struct br_host *h, const struct br_box_shared *s, int ctl, int rules,
                    struct br_err *err)
 {
     int r = br_weak(CAPS) ? 0 : drop_capabilities(err);
@@ -267,11 +235,9 @@ static int confine(const struct br_host *h, const struct br_box_shared *s, int c
         STEP(br_weak_keep_caps(), "keep capabilities");
     if (!br_weak(SUID))
         STEP(br_sys_prctl(PR_SET_NO_NEW_PRIVS, 1, 0), "no_new_privs");
-    if (h->landlock_abi > 0 && !br_weak(LANDLOCK) && !br_weak(SUID)) {
-        r = br_landlock_apply(h->landlock_abi, s, err);
-        if (r < 0)
-            return r;
-    }
+    r = rules < 0 ? 0 : br_landlock_apply(rules, err);
+    if (r < 0)
+        return r;
     r = set_limits(&s->limits, err);
     if (r < 0)
         return r;
@@ -300,7 +266,7 @@ static int child(const struct br_host *h, struct br_box_shared *s, int ctl, int 
     int fds[BR_BOX_FDS_MAX];
     if (!br_weak(FDS))
         br_close_from(3, (int[]){ctl, root}, 2);
-    int r = prepare(root, err);
+    int r = prepare(h, root, err);
     if (r == 0)
         r = receive_plan(ctl, s, fds, err);
     if (r < 0)
@@ -310,11 +276,17 @@ static int child(const struct br_host *h, struct br_box_shared *s, int ctl, int 
     STEP(br_sys_unshare(CLONE_NEWCGROUP), "cgroup namespace");
     r = become(h, err);
     if (r == 0)
-        r = mount_all(s, fds, err);
+        r = mount_all(h, s, fds, err);
+    int rules = -1;
+    /* on the descriptors of the mounts, not on names that may have changed meanwhile */
+    if (r == 0 && !(s->flags & BR_PLAN_NO_LANDLOCK) && !br_weak(LANDLOCK) && !br_weak(SUID)) {
+        rules = br_landlock_rules(h->landlock_abi, s, fds, err);
+        r = rules < 0 ? rules : 0;
+    }
     if (r == 0)
-        r = arrange_fds(&ctl, fds[BR_BOX_FD_CHAN], err);
+        r = arrange_fds(&ctl, &rules, fds[BR_BOX_FD_CHAN], err);
     if (r == 0)
-        r = confine(h, s, ctl, err);
+        r = confine(h, s, ctl, rules, err);
     if (r < 0)
         return r;
     STEP(br_sys_prctl(PR_SET_DUMPABLE, 0, 0), "not dumpable");

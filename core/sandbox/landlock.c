@@ -1,7 +1,12 @@
 /*
  * Landlock, a second lock on what the mounts already say: writing, creating, removing and renaming
- * only below /tmp, the home directory, /dev and the allowed paths. Applied by the child right
- * before its filter; kernels without Landlock run without it (the mounts are the requirement).
+ * only below /tmp, the home directory, /dev and the allowed paths; reading and executing only below
+ * the sandbox's own root; no signal to, and no abstract socket of, anybody outside of it. Every
+ * right over files that the kernel knows is handled. Ports are not: a rule cannot say "all", and
+ * the network namespace has no other network than loopback.
+ *
+ * The child makes the rules while it has the launcher's descriptors, so that they hold for the very
+ * mounts, and is restricted by them right before its filter.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,60 +18,96 @@
 #include "sandbox/rootfs.h"
 #include "sandbox/sys.h"
 
-#ifndef LANDLOCK_ACCESS_FS_REFER
-#define LANDLOCK_ACCESS_FS_REFER (1ULL << 13)
-#endif
-#ifndef LANDLOCK_ACCESS_FS_TRUNCATE
-#define LANDLOCK_ACCESS_FS_TRUNCATE (1ULL << 14)
-#endif
+/* Newer than the headers that this is built with; the numbers are the kernel's for ever. */
+#define FS_REFER (1ULL << 13)        /* ABI 2 */
+#define FS_TRUNCATE (1ULL << 14)     /* ABI 3 */
+#define FS_IOCTL_DEV (1ULL << 15)    /* ABI 5 */
+#define FS_RESOLVE_UNIX (1ULL << 16) /* ABI 9: connect to sockets that were made outside */
+#define SCOPE_ABSTRACT_UNIX_SOCKET (1ULL << 0) /* ABI 6 */
+#define SCOPE_SIGNAL (1ULL << 1)
 
-#define FILE_RIGHTS (LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_TRUNCATE)
+#define READ_RIGHTS                                                                                \
+    (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
+#define FILE_RIGHTS (LANDLOCK_ACCESS_FS_WRITE_FILE | FS_TRUNCATE)
 #define TREE_RIGHTS                                                                                \
     (FILE_RIGHTS | LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE |                \
      LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG |    \
      LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_BLOCK | \
-     LANDLOCK_ACCESS_FS_MAKE_SYM | LANDLOCK_ACCESS_FS_REFER)
+     LANDLOCK_ACCESS_FS_MAKE_SYM | FS_REFER)
+
+/* struct landlock_ruleset_attr of ABI 6 and later; before, less of it is passed. */
+struct ruleset_attr {
+    uint64_t fs, net, scoped;
+};
 
 int br_landlock_abi(void)
 {
-    long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-    return abi < 0 ? 0 : (int)abi;
+    int abi =
+        br_sys_landlock(SYS_landlock_create_ruleset, 0, 0, LANDLOCK_CREATE_RULESET_VERSION, 0);
+    return abi < 0 ? 0 : abi;
 }
 
-static uint64_t known(int abi)
+int br_landlock_require(const struct br_host *h, const struct br_plan *plan, struct br_err *err)
 {
-    uint64_t rights = TREE_RIGHTS;
-    if (abi < 2)
-        rights &= ~LANDLOCK_ACCESS_FS_REFER;
-    if (abi < 3)
-        rights &= ~LANDLOCK_ACCESS_FS_TRUNCATE;
+    if (h->landlock_abi > 0 || (plan->flags & BR_PLAN_NO_LANDLOCK))
+        return 0;
+    return br_err_set(err, BR_E_REQUIREMENT_MISSING,
+                      "the profile requires Landlock, which this kernel does not have or has not "
+                      "enabled; nothing was started. Boot with lsm=landlock,... (a kernel with "
+                      "CONFIG_SECURITY_LANDLOCK), or use the profile run-nolandlock-v1");
+}
+
+/* Of these rights, those that the kernel knows. */
+static uint64_t known(int abi, uint64_t rights)
+{
+    static const struct {
+        int abi;
+        uint64_t right;
+    } since[] = {{2, FS_REFER}, {3, FS_TRUNCATE}, {5, FS_IOCTL_DEV}, {9, FS_RESOLVE_UNIX}};
+    for (unsigned i = 0; i < BR_ARRAY_LEN(since); i++)
+        if (abi < since[i].abi)
+            rights &= ~since[i].right;
     return rights;
 }
 
-static int allow(int ruleset, int dirfd, const char *path, uint64_t rights)
+static int allow_fd(int ruleset, int fd, uint64_t rights)
 {
-    BR_CLEANUP_FD int fd = dirfd >= 0 ? br_open_beneath(dirfd, path, O_PATH, 0)
-                                      : open(path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
     struct landlock_path_beneath_attr rule = {.allowed_access = rights, .parent_fd = fd};
-    if (fd < 0)
-        return -1;
     return br_sys_landlock(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH,
                            (long)(uintptr_t)&rule, 0);
 }
 
-int br_landlock_apply(int abi, const struct br_box_shared *s, struct br_err *err)
+static int allow(int ruleset, const char *path, uint64_t rights)
 {
-    uint64_t tree = known(abi), file = tree & FILE_RIGHTS;
-    struct landlock_ruleset_attr attr = {.handled_access_fs = tree};
-    BR_CLEANUP_FD int rules = br_sys_landlock(SYS_landlock_create_ruleset, (long)(uintptr_t)&attr,
-                                              (long)sizeof(attr.handled_access_fs), 0, 0);
-    BR_CLEANUP_FD int ws = s->nallowed ? open(BR_BOX_WORKSPACE, O_PATH | O_CLOEXEC) : -1;
-    bool ok = rules >= 0 && allow(rules, -1, "/tmp", tree) == 0 &&
-              allow(rules, -1, BR_BOX_HOME, tree) == 0 && allow(rules, -1, "/dev", file) == 0;
+    BR_CLEANUP_FD int fd = open(path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
+    return fd < 0 ? -1 : allow_fd(ruleset, fd, rights);
+}
+
+int br_landlock_rules(int abi, const struct br_box_shared *s, const int *fds, struct br_err *err)
+{
+    uint64_t tree = known(abi, TREE_RIGHTS), file = known(abi, FILE_RIGHTS);
+    struct ruleset_attr attr = {
+        .fs = known(abi, READ_RIGHTS | TREE_RIGHTS | FS_IOCTL_DEV | FS_RESOLVE_UNIX),
+        .scoped = abi < 6 ? 0 : SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL,
+    };
+    size_t size = abi < 4 ? sizeof(attr.fs) : abi < 6 ? 2 * sizeof(attr.fs) : sizeof(attr);
+    BR_CLEANUP_FD int rules =
+        br_sys_landlock(SYS_landlock_create_ruleset, (long)(uintptr_t)&attr, (long)size, 0, 0);
+    bool ok = rules >= 0 && allow(rules, "/", READ_RIGHTS) == 0 &&
+              allow(rules, "/tmp", tree) == 0 && allow(rules, BR_BOX_HOME, tree) == 0 &&
+              allow(rules, "/dev", known(abi, FILE_RIGHTS | FS_IOCTL_DEV)) == 0;
     for (uint32_t i = 0; ok && i < s->nallowed; i++)
-        ok = allow(rules, ws, s->allowed[i].rel, s->allowed[i].dir ? tree : file) == 0;
-    if (!ok || br_sys_landlock(SYS_landlock_restrict_self, rules, 0, 0, 0) < 0)
+        ok = allow_fd(rules, fds[BR_BOX_FD_ALLOWED + i], s->allowed[i].dir ? tree : file) == 0;
+    if (!ok)
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
-                            "Landlock could not be applied; nothing was started");
-    return 0;
+                            "the rules of Landlock could not be made; nothing was started");
+    return br_steal_fd(&rules);
+}
+
+int br_landlock_apply(int rules, struct br_err *err)
+{
+    if (br_sys_landlock(SYS_landlock_restrict_self, rules, 0, 0, 0) == 0)
+        return 0;
+    return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
+                        "Landlock could not be applied; nothing was started");
 }

@@ -226,9 +226,10 @@ int br_receipt_write(struct br_buf *out, const struct br_box *b, const struct br
                   m->caps[0], m->caps[1], m->caps[2], m->caps[3], m->caps[4]);
     br_buf_printf(out, ",\"noNewPrivs\":%s,\"seccomp\":%u,\"seccompFilter\":",
                   m->no_new_privs ? "true" : "false", m->seccomp);
-    br_buf_printf(
-        out, "{\"tableVersion\":%u,\"sha256\":\"%s\",\"instructions\":%u},\"landlock\":%d",
-        BR_FILTER_VERSION, b->host->filter_sha256, b->host->filter.len, b->host->landlock_abi);
+    br_buf_printf(out,
+                  "{\"tableVersion\":%u,\"sha256\":\"%s\",\"instructions\":%u},\"landlock\":%d",
+                  BR_FILTER_VERSION, b->host->filter_sha256, b->host->filter.len,
+                  plan->flags & BR_PLAN_NO_LANDLOCK ? 0 : b->host->landlock_abi);
     br_buf_printf(out, ",\"mounts\":%u,\"allowedPaths\":%u,\"cgroups\":[", m->mounts,
                   plan->nallowed);
     put_cgroups(out, b);

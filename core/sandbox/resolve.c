@@ -10,24 +10,7 @@
 #include "sandbox/box_priv.h"
 #include "sandbox/filter.h"
 #include "sandbox/reopen.h"
-
-static int resolve_sources(struct br_plan *plan, int ws, struct br_err *err)
-{
-    struct br_allowed_root root;
-    int r = br_allowed_root_open(&root, ws, err);
-    for (uint32_t i = 0; r == 0 && i < plan->nallowed; i++) {
-        struct br_allowed a = {.fd = -1};
-        r = br_allowed_open(&root, plan->allowed_paths[i], &a, err);
-        plan->sources[i] = (struct br_fingerprint){.ino = a.ino,
-                                                   .mnt_id = root.mnt_id,
-                                                   .dev_major = a.dev_major,
-                                                   .dev_minor = a.dev_minor};
-        br_allowed_close(&a);
-    }
-    br_allowed_root_close(&root);
-    plan->nsources = r == 0 ? plan->nallowed : 0;
-    return r;
-}
+#include "sandbox/sources.h"
 
 int br_plan_resolve(struct br_host *h, struct br_plan *plan, int ws_fd, struct br_buf *text,
                     struct br_buf *facts, struct br_err *err)
@@ -35,6 +18,8 @@ int br_plan_resolve(struct br_host *h, struct br_plan *plan, int ws_fd, struct b
     int r = br_plan_check(plan, err);
     if (r == 0)
         r = br_cg_require(&h->place, err);
+    if (r == 0)
+        r = br_landlock_require(h, plan, err);
     if (r < 0)
         return br_err_wrap(err, "nothing was started");
     BR_CLEANUP_FD int ws = br_reopen_here(ws_fd, O_PATH | O_DIRECTORY, "the workspace", err);
@@ -44,7 +29,7 @@ int br_plan_resolve(struct br_host *h, struct br_plan *plan, int ws_fd, struct b
     if (r == 0)
         r = br_who_try(h, plan, ws, err);
     if (r == 0)
-        r = resolve_sources(plan, ws, err);
+        r = br_sources_resolve(plan, ws, err);
     br_buf_printf(text, "{\"backend\":\"native\"}");
     br_buf_printf(facts, "landlock %d\nfilter %u %s\n", h->landlock_abi, BR_FILTER_VERSION,
                   h->filter_sha256);

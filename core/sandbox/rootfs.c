@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "sandbox/rootfs.h"
@@ -100,6 +101,8 @@ static const struct entry entries[] = {
     {DIR_, "home", NULL, "holds only the next"},
     {DIR_, "home/agent", NULL, "mount point"},
     {DIR_, "workspace", NULL, "mount point"},
+    {TEXT, BR_ROOTFS_EMPTY_FILE, "", "masks files"},
+    {DIR_, BR_ROOTFS_EMPTY_DIR, NULL, "masks directories"},
 };
 
 static int fail(struct br_err *err, const char *path)
@@ -156,6 +159,22 @@ static int copy_dir(int root, const char *path, struct br_err *err)
     return r;
 }
 
+/* The numbers that the kernel gives to these six (Documentation/admin-guide/devices.txt). */
+static bool is_device(int fd, const char *path)
+{
+    static const struct {
+        const char *path;
+        unsigned major, minor;
+    } known[] = {{"dev/null", 1, 3},   {"dev/zero", 1, 5},    {"dev/full", 1, 7},
+                 {"dev/random", 1, 8}, {"dev/urandom", 1, 9}, {"dev/tty", 5, 0}};
+    struct stat st;
+    for (unsigned i = 0; i < BR_ARRAY_LEN(known); i++)
+        if (strcmp(known[i].path, path) == 0)
+            return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) &&
+                   st.st_rdev == makedev(known[i].major, known[i].minor);
+    return false;
+}
+
 /* Clone `from` (recursively if a directory), make the clone safe, attach it over root/to. */
 static int bind(int from_fd, const char *from, int root, const char *to, bool device,
                 struct br_err *err)
@@ -168,6 +187,10 @@ static int bind(int from_fd, const char *from, int root, const char *to, bool de
     unsigned rec = device ? 0 : AT_RECURSIVE;
     unsigned empty = *from ? 0 : AT_EMPTY_PATH;
     BR_CLEANUP_FD int tree = br_sys_open_tree(from_fd, from, OPEN_TREE_CLONE | rec | empty);
+    if (tree >= 0 && device && !is_device(tree, to))
+        return br_err_set(err, BR_E_REQUIREMENT_MISSING,
+                          "this host's '/%s' is not that device; nothing was started. Repair it",
+                          to);
     if (tree < 0 || br_sys_mount_setattr(tree, "", AT_EMPTY_PATH | rec, &attr) < 0 ||
         br_sys_move_mount(tree, "", root, to, MOVE_MOUNT_F_EMPTY_PATH) < 0)
         return fail(err, to);

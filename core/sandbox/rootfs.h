@@ -13,6 +13,10 @@
 #define BR_BOX_WORKSPACE "/workspace"
 #define BR_BOX_INIT "/.bridle-init"
 
+/* What masks are made of (mask.c); relative to the root. */
+#define BR_ROOTFS_EMPTY_FILE ".bridle-empty"
+#define BR_ROOTFS_EMPTY_DIR ".bridle-void"
+
 /*
  * Where the launcher keeps the root in its own mount namespace, and where a child attaches its
  * copy before it pivots into it. /sys, because no workspace lies there; descriptors that lead into
