@@ -216,7 +216,11 @@ static int on_config(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     struct launcher *l = ctx;
     (void)c;
     l->state_fd = br_msg_take_fd(m);
-    return l->host ? br_host_set_state(l->host, l->state_fd, err) : 0;
+    int r = l->host ? br_host_set_state(l->host, l->state_fd, err) : 0;
+    unsigned n = l->host && r == 0 ? br_host_sweep_leases(l->host) : 0;
+    if (n)
+        br_log(BR_LOG_INFO, "removed %u files of leases that dead launchers left", n);
+    return r;
 }
 
 static int send_resolved(struct launcher *l, const struct br_plan *plan, const struct br_buf *text,

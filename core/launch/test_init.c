@@ -6,6 +6,7 @@
  *   call NAME        one system call; answer "0" or its errno
  *   fork N           start N processes at once; answer how many were started
  *   eat MIB          a child touches that much memory; answer its exit as for sh
+ *   fill KIND DIR N  use up a directory; see test_fill.c
  *   exit N           end with this status
  *
  * End of file: exit 0.
@@ -28,6 +29,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "launch/test_fill.h"
 
 #define ANSWER_MAX 60000
 
@@ -209,6 +212,8 @@ int main(void)
             run_fork(atoi(command + 5), answer);
         else if (strncmp(command, "eat ", 4) == 0)
             run_eat(atoi(command + 4), answer);
+        else if (strncmp(command, "fill ", 5) == 0)
+            run_fill(command + 5, answer, sizeof(answer));
         else if (strncmp(command, "exit ", 5) == 0)
             return atoi(command + 5);
         (void)!send(3, answer, strlen(answer), MSG_NOSIGNAL);

@@ -204,6 +204,19 @@ void rig_open(struct rig *r, uid_t uid)
     rig_start(r);
 }
 
+void rig_config(struct rig *r)
+{
+    char path[128];
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    snprintf(path, sizeof(path), "%s/state", r->dir);
+    if (mkdir(path, 0700) == 0)
+        assert_int_equal(lchown(path, r->uid, r->uid), 0);
+    BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    br_out_fd(&o, fd, false);
+    assert_int_equal(br_chan_send(&r->chan, BR_MSG_LAUNCH_CONFIG, 0, &o, NULL), 0);
+}
+
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
     (void)st, (void)type, (void)ftw;

@@ -53,6 +53,11 @@ void rig_make(struct rig *r, uid_t uid);
 void rig_start(struct rig *r);
 /* rig_make() and rig_start(). */
 void rig_open(struct rig *r, uid_t uid);
+/*
+ * Give the launcher a state directory, `state` below r->dir (made here unless it exists), owned by
+ * its user.
+ */
+void rig_config(struct rig *r);
 /* End the launcher by closing its channel; assert that nothing is left, remove the directory. */
 void rig_close(struct rig *r);
 /* Have the plan resolved: fills in r->plan.sources. False: refused; r->code and r->text say why. */

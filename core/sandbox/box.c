@@ -27,6 +27,8 @@
 
 /* Setting up takes about a millisecond; a host that needs this long has other problems. */
 #define SETUP_DEADLINE_S 20
+/* With a workspace that is copied into its lease. */
+#define COPY_DEADLINE_S 300
 
 /* net, ipc and uts: br_host_refresh(); cgroup: in the child, after it was put into its cgroup */
 #define BOX_NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID)
@@ -91,8 +93,10 @@ int br_box_make(struct br_host *h, struct br_box *b, unsigned slot, uint64_t id,
 {
     *b = (struct br_box){
         .host = h, .slot = slot, .shared = &h->shared[slot], .pidfd = -1, .ctl = -1};
+    br_leases_init(&b->leases);
     b->shared->pid = 0;
     b->shared->nallowed = 0;
+    b->shared->disks = 0;
     b->shared->err.code = BR_OK;
     int r = br_cg_require(&h->place, err);
     if (r == 0 && !h->fresh)
@@ -179,7 +183,8 @@ static int await_exec(struct br_box *b, struct br_err *err)
     if (n < 0 && errno == EAGAIN)
         return br_err_set(err, BR_E_TIMEOUT,
                           "setting up the sandbox took more than %d seconds; nothing was started",
-                          SETUP_DEADLINE_S);
+                          b->shared->disks & 1u << BR_DISK_WORKSPACE ? COPY_DEADLINE_S
+                                                                     : SETUP_DEADLINE_S);
     return n == 0 && b->shared->err.code == BR_OK ? 0 : child_failed(b, err);
 }
 
@@ -243,6 +248,21 @@ static int open_mounts(struct br_box *b, const struct br_plan *plan, int ws, int
     return r < 0 ? r : 0;
 }
 
+/* Make the leases and add their mounts to what is handed over. */
+static int lease_disks(struct br_box *b, const struct br_plan *plan, int *fds, unsigned *n,
+                       struct br_err *err)
+{
+    struct timeval copying = {.tv_sec = COPY_DEADLINE_S};
+    int r = br_leases_open(&b->leases, b->host, plan, b->pid, err);
+    int k = r < 0 ? r : br_leases_give(&b->leases, b->shared, fds + *n);
+    if (r == 0 && k < 0)
+        r = br_err_errno(err, BR_E_FAILED, "no descriptor for a lease; nothing was started");
+    *n += k > 0 ? (unsigned)k : 0;
+    if (r == 0 && plan->workspace == BR_WORKSPACE_LEASE)
+        (void)setsockopt(b->ctl, SOL_SOCKET, SO_RCVTIMEO, &copying, sizeof(copying));
+    return r;
+}
+
 /* Everything up to the moment where the child has the plan. */
 static int hand_over(struct br_box *b, const struct br_plan *plan, int ws_fd, int chan_fd,
                      struct br_err *err)
@@ -271,6 +291,8 @@ static int hand_over(struct br_box *b, const struct br_plan *plan, int ws_fd, in
     if (r == 0 && !br_weak(LIMITS))
         r = br_cg_limit(&b->cg, &plan->limits, err);
     if (r == 0)
+        r = lease_disks(b, plan, fds, &n, err);
+    if (r == 0)
         r = send_plan(b, fds, n, err);
     for (unsigned i = BR_BOX_FD_WORKSPACE; i < n; i++)
         br_close(&fds[i]);
@@ -294,6 +316,8 @@ int br_box_start(struct br_box *b, const struct br_plan *plan, int ws_fd, int ch
         r = await_exec(b, err);
     if (r == 0)
         r = br_measure_final(b, err);
+    if (r == 0)
+        r = br_leases_measure(&b->leases, b->pid, err);
     if (r == 0)
         r = br_measure_check(b, plan, err);
     if (r == 0)
@@ -339,6 +363,8 @@ void br_box_finish(struct br_box **bp, struct br_box_end *end)
     if (r != b->pid)
         snprintf(end->detail, sizeof(end->detail), "pid 1 of the sandbox could not be waited for");
     if (br_cg_remove(&b->cg, &err) < 0)
+        snprintf(end->detail, sizeof(end->detail), "%.255s", err.text);
+    if (br_leases_close(&b->leases, &err) < 0)
         snprintf(end->detail, sizeof(end->detail), "%.255s", err.text);
     end->verified = end->detail[0] == 0;
     br_close(&b->pidfd);

@@ -10,6 +10,7 @@
 
 #include "sandbox/cgroup.h"
 #include "sandbox/image.h"
+#include "sandbox/lease.h"
 #include "sandbox/sandbox.h"
 #include "sandbox/tree.h"
 #include "sandbox/weak.h"
@@ -19,9 +20,9 @@
  * last words in the shared area. */
 #define BR_WORD_PLAN 'p'
 
-/* Those descriptors, in this order, then one per allowed path. */
+/* Those descriptors, in this order, then one per allowed path, then one per lease. */
 enum { BR_BOX_FD_CHAN, BR_BOX_FD_WORKSPACE, BR_BOX_FD_ALLOWED };
-#define BR_BOX_FDS_MAX (BR_BOX_FD_ALLOWED + BR_ALLOWED_PATHS_MAX)
+#define BR_BOX_FDS_MAX (BR_BOX_FD_ALLOWED + BR_ALLOWED_PATHS_MAX + BR_DISKS)
 
 /* Of every process of a sandbox. */
 #define BR_BOX_OOM_SCORE "1000"
@@ -42,7 +43,10 @@ struct br_box_shared {
     struct br_covers covers;
     uint32_t nsteps; /* in the order of mounting */
     struct br_step steps[BR_ALLOWED_PATHS_MAX + BR_COVERS_MAX];
-    struct br_err err; /* the child's last words */
+    uint8_t disks; /* which leases there are, as bits of 1 << enum br_disk */
+    struct br_quota quotas[BR_DISKS];
+    struct br_copied copied; /* into the workspace lease; the child says it */
+    struct br_err err;       /* the child's last words */
 };
 
 /* Whose uid the sandbox has outside; inside it is always BR_BOX_UID. */
@@ -77,7 +81,7 @@ struct br_host {
     unsigned boxes;     /* so far */
     bool fresh;         /* the launcher sits in net, ipc and uts namespaces for the next box */
     int rootfs;         /* O_PATH of the prepared root, of the image "host" */
-    int state_fd;       /* where the store of images is; -1: unknown */
+    int state_fd;       /* the state directory: images and leases; -1: none was given */
     struct br_image_root image;     /* the root of another image */
     char image_id[BR_IMAGE_ID_MAX]; /* what the next box gets: "host" or image.id */
     struct br_mask_id masks[2];     /* of the root of the next box */
@@ -119,6 +123,7 @@ struct br_box {
     char image[BR_IMAGE_ID_MAX]; /* whose root it was made with, */
     unsigned image_made;         /* and which root of it (br_image_root.made) */
     struct br_measured measured;
+    struct br_leases leases;
 };
 
 /*

@@ -128,7 +128,7 @@ static int receive_plan(int ctl, const struct br_box_shared *s, int *fds, struct
     } while (n < 0 && errno == EINTR);
     if (n == 0)
         _exit(0); /* the launcher has no plan for this child */
-    size_t nfds = BR_BOX_FD_ALLOWED + (size_t)s->nallowed;
+    size_t nfds = BR_BOX_FD_ALLOWED + (size_t)s->nallowed + (size_t)__builtin_popcount(s->disks);
     struct cmsghdr *h = n == 1 ? CMSG_FIRSTHDR(&mh) : NULL;
     if (word != BR_WORD_PLAN || !h || h->cmsg_type != SCM_RIGHTS ||
         h->cmsg_len != CMSG_LEN(sizeof(int) * nfds))
@@ -158,7 +158,7 @@ static int mount_tmpfs(const char *path, uint64_t bytes, uint64_t inodes, unsign
     return 0;
 }
 
-static int mount_all(const struct br_host *h, const struct br_box_shared *s, const int *fds,
+static int mount_all(const struct br_host *h, struct br_box_shared *s, const int *fds,
                      struct br_err *err)
 {
     const struct br_limits *l = &s->limits;
@@ -167,8 +167,11 @@ static int mount_all(const struct br_host *h, const struct br_box_shared *s, con
     if (r == 0)
         r = mount_tmpfs(BR_BOX_HOME, l->tmp_bytes, l->tmp_inodes, 0700,
                         s->flags & BR_PLAN_HOME_NOEXEC ? MS_NOEXEC : 0, err);
-    if (r == 0)
+    if (r == 0 && !(s->disks & 1u << BR_DISK_WORKSPACE))
         r = br_attach_workspace(h, s, fds, err);
+    if (r == 0)
+        r = br_leases_attach(s, fds[BR_BOX_FD_WORKSPACE], fds + BR_BOX_FD_ALLOWED + s->nallowed,
+                             err);
     if (r < 0)
         return r;
     STEP(br_sys_chdir(BR_BOX_WORKSPACE), "enter the workspace");

@@ -186,3 +186,8 @@ unsigned br_host_swept(const struct br_host *h)
 {
     return h->swept;
 }
+
+unsigned br_host_sweep_leases(const struct br_host *h)
+{
+    return br_leases_sweep(h);
+}

@@ -51,7 +51,7 @@ int br_who_plan(struct br_who *w, const struct br_host *h, const struct br_plan 
     w->kind = owner ? BR_WHO_OWNER : BR_WHO_DEDICATED;
     w->uid = owner ? ws->st_uid : BR_UID_SANDBOX;
     w->gid = owner ? ws->st_gid : BR_UID_SANDBOX;
-    w->idmapped = !owner && bind;
+    w->idmapped = !owner && (bind || plan->workspace == BR_WORKSPACE_LEASE);
     return 0;
 }
 

@@ -98,6 +98,8 @@ int br_landlock_rules(int abi, const struct br_box_shared *s, const int *fds, st
               allow(rules, "/dev", known(abi, FILE_RIGHTS | FS_IOCTL_DEV)) == 0;
     for (uint32_t i = 0; ok && i < s->nallowed; i++)
         ok = allow_fd(rules, fds[BR_BOX_FD_ALLOWED + i], s->allowed[i].dir ? tree : file) == 0;
+    for (int i = 0; ok && i < __builtin_popcount(s->disks); i++)
+        ok = allow_fd(rules, fds[BR_BOX_FD_ALLOWED + s->nallowed + (unsigned)i], tree) == 0;
     if (!ok)
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                             "the rules of Landlock could not be made; nothing was started");

@@ -71,3 +71,12 @@ bool br_owner_is_dead(const char *name)
     uint64_t now = start_time(pid);
     return now == 0 ? errno == ENOENT || errno == ESRCH : now != start;
 }
+
+bool br_owner_is_past(const char *name)
+{
+    uint64_t pidns, ns, start;
+    char boot[9], b[9];
+    long pid;
+    return sscanf(name, "bridle.%" SCNu64 ".%8[0-9a-f].%ld.%" SCNu64, &ns, b, &pid, &start) == 4 &&
+           host_identity(&pidns, boot) == 0 && strcmp(b, boot) != 0;
+}

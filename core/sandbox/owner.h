@@ -14,5 +14,8 @@ int br_owner_tag(char *dst, size_t cap, struct br_err *err);
  * whose process is gone or is another one by now. Anything that cannot be told counts as alive.
  */
 bool br_owner_is_dead(const char *name);
+/* True only for a name with such a tag that was made before this boot. For files: what lives in the
+ * kernel does not survive a boot. */
+bool br_owner_is_past(const char *name);
 
 #endif

@@ -230,8 +230,9 @@ int br_receipt_write(struct br_buf *out, const struct br_box *b, const struct br
                   "{\"tableVersion\":%u,\"sha256\":\"%s\",\"instructions\":%u},\"landlock\":%d",
                   BR_FILTER_VERSION, b->host->filter_sha256, b->host->filter.len,
                   plan->flags & BR_PLAN_NO_LANDLOCK ? 0 : b->host->landlock_abi);
-    br_buf_printf(out, ",\"mounts\":%u,\"allowedPaths\":%u,\"cgroups\":[", m->mounts,
-                  plan->nallowed);
+    br_buf_printf(out, ",\"mounts\":%u,\"allowedPaths\":%u,\"leases\":", m->mounts, plan->nallowed);
+    br_leases_receipt(out, &b->leases, &b->shared->copied);
+    br_buf_printf(out, ",\"cgroups\":[");
     put_cgroups(out, b);
     br_buf_printf(out,
                   "],\"limits\":{\"memoryBytes\":%" PRIu64 ",\"memorySwapBytes\":%" PRIu64

@@ -20,6 +20,8 @@ int br_plan_resolve(struct br_host *h, struct br_plan *plan, int ws_fd, struct b
         r = br_cg_require(&h->place, err);
     if (r == 0)
         r = br_landlock_require(h, plan, err);
+    if (r == 0)
+        r = br_leases_possible(h, plan, err);
     if (r < 0)
         return br_err_wrap(err, "nothing was started");
     BR_CLEANUP_FD int ws = br_reopen_here(ws_fd, O_PATH | O_DIRECTORY, "the workspace", err);

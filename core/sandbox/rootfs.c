@@ -103,6 +103,8 @@ static const struct entry entries[] = {
     {DIR_, "workspace", NULL, "mount point"},
     {TEXT, BR_ROOTFS_EMPTY_FILE, "", "masks files"},
     {DIR_, BR_ROOTFS_EMPTY_DIR, NULL, "masks directories"},
+    {DIR_, "state", NULL, "mount point of a lease"},
+    {DIR_, "scratch", NULL, "mount point of a lease"},
 };
 
 static int fail(struct br_err *err, const char *path)

@@ -38,9 +38,11 @@ void br_host_close(struct br_host **h);
 unsigned br_host_swept(const struct br_host *h);
 
 /*
- * Where the store of images is (the state directory, or -1); h keeps a copy.
+ * Where images and leases are (the state directory, or -1); h keeps a copy.
  */
 int br_host_set_state(struct br_host *h, int state_fd, struct br_err *err);
+/* Remove what dead launchers left in `leases/` of the state directory; returns how many files. */
+unsigned br_host_sweep_leases(const struct br_host *h);
 /*
  * From here on boxes are made with the root of this image: "host", or an id, which is checked each
  * time. Call it before a plan with that image starts, and before its box is made.

@@ -10,6 +10,7 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -257,4 +258,73 @@ int br_sys_writecgroup(int dirfd, const char *file, const char *text)
         return r;
     BR_CLEANUP_FD int fd = openat(dirfd, file, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     return fd < 0 ? -1 : write_text(fd, text);
+}
+
+int br_sys_loop(int fd, unsigned long op, unsigned long arg)
+{
+    return WRAP(LOOP, ioctl(fd, op, arg));
+}
+
+int br_sys_fallocate(int fd, uint64_t bytes)
+{
+    return WRAP(FALLOCATE, fallocate(fd, 0, 0, (off_t)bytes));
+}
+
+int br_sys_fstatfs(int fd, struct statfs *st)
+{
+    return WRAP(STATFS, fstatfs(fd, st));
+}
+
+pid_t br_sys_spawn(void)
+{
+    int r;
+    return injected(BR_SYS_SPAWN, &r) ? -1 : fork();
+}
+
+int br_sys_create(int dirfd, const char *name)
+{
+    const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    return WRAP_FD(LEASEFILE, openat(dirfd, name, flags, 0600));
+}
+
+int br_sys_rename(int dirfd, const char *from, const char *to)
+{
+    return WRAP(LEASEFILE, renameat2(dirfd, from, dirfd, to, RENAME_NOREPLACE));
+}
+
+int br_sys_unlink(int dirfd, const char *name)
+{
+    return WRAP(LEASEFILE, unlinkat(dirfd, name, 0));
+}
+
+ssize_t br_sys_pwrite(int fd, const void *p, size_t n, off_t at)
+{
+    int r;
+    return injected(BR_SYS_COPYIN, &r) ? (r < 0 ? -1 : (ssize_t)n) : pwrite(fd, p, n, at);
+}
+
+int br_sys_make(int dirfd, const char *name, int flags, mode_t mode)
+{
+    return WRAP_FD(COPYIN, openat(dirfd, name, flags, mode));
+}
+
+int br_sys_mkdir(int dirfd, const char *name, mode_t mode)
+{
+    return WRAP(COPYIN, mkdirat(dirfd, name, mode));
+}
+
+int br_sys_symlink(const char *target, int dirfd, const char *name)
+{
+    return WRAP(COPYIN, symlinkat(target, dirfd, name));
+}
+
+int br_sys_capset_effective(bool all)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct caps[2] = {{0}, {0}};
+    if (syscall(SYS_capget, &head, caps) < 0)
+        return -1;
+    for (unsigned i = 0; i < 2; i++)
+        caps[i].effective = all ? caps[i].permitted : 0;
+    return WRAP(CAPSET, syscall(SYS_capset, &head, caps));
 }

@@ -8,6 +8,7 @@
 
 #include <linux/filter.h>
 #include <sys/mount.h>
+#include <sys/vfs.h>
 #include <linux/sched.h>
 #include <sys/types.h>
 
@@ -48,7 +49,13 @@
     X(IDMAP)                                                                                       \
     X(MKCGROUP)                                                                                    \
     X(WRITECGROUP)                                                                                 \
-    X(RMCGROUP)
+    X(RMCGROUP)                                                                                    \
+    X(LOOP)                                                                                        \
+    X(FALLOCATE)                                                                                   \
+    X(STATFS)                                                                                      \
+    X(SPAWN)                                                                                       \
+    X(LEASEFILE)                                                                                   \
+    X(COPYIN)
 
 enum br_sys {
 #define BR_SYS_ENUM_(name) BR_SYS_##name,
@@ -104,5 +111,24 @@ int br_sys_mkcgroup(int dirfd, const char *name);
 int br_sys_rmcgroup(int dirfd, const char *name);
 /* One write(2) of text to a file below a cgroup directory. */
 int br_sys_writecgroup(int dirfd, const char *file, const char *text);
+
+/* ---- leases ---- */
+/* ioctl(2) of a loop device or of /dev/loop-control; `arg` is a pointer or a number. */
+int br_sys_loop(int fd, unsigned long op, unsigned long arg);
+int br_sys_fallocate(int fd, uint64_t bytes);
+int br_sys_fstatfs(int fd, struct statfs *st);
+/* fork(2) for one of the tools of e2fsprogs. */
+pid_t br_sys_spawn(void);
+/* Files of the lease root: O_CREAT | O_EXCL, a rename that replaces nothing, and unlink. */
+int br_sys_create(int dirfd, const char *name);
+int br_sys_rename(int dirfd, const char *from, const char *to);
+int br_sys_unlink(int dirfd, const char *name);
+/* What the copy into a lease writes. */
+ssize_t br_sys_pwrite(int fd, const void *p, size_t n, off_t at);
+int br_sys_make(int dirfd, const char *name, int flags, mode_t mode); /* a file */
+int br_sys_mkdir(int dirfd, const char *name, mode_t mode);
+int br_sys_symlink(const char *target, int dirfd, const char *name);
+/* Effective capabilities: none, or all that are permitted. */
+int br_sys_capset_effective(bool all);
 
 #endif
