@@ -309,16 +309,15 @@ static int examine_granted(struct walk *w, const char *name, const struct statx 
     static const char fix[] = "; nothing was started. Remove it, or allow a directory beside it";
     char why[160];
     const char *what = NULL;
+    bool hide = false;
     switch (st->stx_mode & S_IFMT) {
     case S_IFDIR:
     case S_IFREG:
     case S_IFLNK:
         break;
-    case S_IFSOCK:
-        what = "is a socket";
-        break;
+    case S_IFSOCK: /* an earlier run may have left them */
     case S_IFIFO:
-        what = "is a FIFO";
+        hide = true;
         break;
     default:
         what = "is a device";
@@ -335,6 +334,8 @@ static int examine_granted(struct walk *w, const char *name, const struct statx 
         return refuse(w, why, err);
     }
     hash_entry(w, name, st);
+    if (hide)
+        return cover(w, BR_COVER_HIDE, st, err);
     if (git)
         return cover(w, BR_COVER_READ_ONLY, st, err);
     return S_ISREG(st->stx_mode) && st->stx_nlink > 1 && !w->within_other ? add_link(w, st, err)

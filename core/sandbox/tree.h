@@ -51,9 +51,10 @@ void br_tree_free(struct br_tree *t);
 /*
  * Walk the granted directory `a` (opened beneath `root`): how many entries it has and a hash of
  * their names, types, identities and link counts. What is inside of a `.git` counts for neither,
- * since it is covered. -BR_E_INVALID_ALLOWED_PATH naming the entry for: a socket, FIFO or device,
- * another mount or file system, a `.git` that is a link, what cannot be read, too many entries or
- * levels, what changes meanwhile. `within_other`: its files are already counted for another grant.
+ * since it is covered; so are sockets and FIFOs. -BR_E_INVALID_ALLOWED_PATH naming the entry for: a
+ * device, another mount or file system, a `.git` that is a link, what cannot be read, too many
+ * entries or levels, what changes meanwhile. `within_other`: its files are already counted for
+ * another grant.
  */
 int br_tree_fingerprint(struct br_tree *t, const struct br_allowed_root *root,
                         const struct br_allowed *a, bool within_other, uint32_t *entries,
@@ -64,8 +65,8 @@ int br_tree_fingerprint(struct br_tree *t, const struct br_allowed_root *root,
  */
 int br_tree_check_links(struct br_tree *t, struct br_err *err);
 /*
- * Find the sockets and FIFOs of a workspace, outside of the granted directories (which have none),
- * nested mounts included. -BR_E_INVALID_WORKSPACE for too many entries or levels.
+ * Find the sockets and FIFOs of a workspace, outside of the granted directories, nested mounts
+ * included. -BR_E_INVALID_WORKSPACE for too many entries or levels.
  */
 int br_tree_search(struct br_tree *t, int ws_fd, const struct br_allowed *granted, uint32_t n,
                    struct br_err *err);
