@@ -1,17 +1,19 @@
 /*
- * The baseline that bridle-launch is measured against: one file, no library, no cgroups, no plan,
- * no receipt. All seven namespaces, an id map, a tmpfs root with the host's /usr read-only, /proc,
- * /tmp, a minimal /dev, pivot_root, capabilities dropped, no_new_privs and a small seccomp filter;
- * written the way somebody would who wants it fast and correct.
+ * The baseline that bridle-launch is measured against: one file, no library, no plan, no leases,
+ * nothing measured, nothing verified. All seven namespaces, an id map, a tmpfs root with the host's
+ * /usr read-only, /proc, /tmp, a minimal /dev, pivot_root, limits of memory, processes and CPU
+ * (where the host has them as cgroup version 1), capabilities dropped, no_new_privs, Landlock and a
+ * small seccomp filter; written the way somebody would who wants it fast and correct.
  *
- * `bare PROGRAM [ARG...]` runs one; `bench_bare()` is what the benches call. As root the ids map
- * to uid 1000, otherwise to the caller. Benches only; nothing of the product links it.
+ * Called by the benches, in their own process. As root the ids map to uid 1000, otherwise to the
+ * caller. Nothing of the product links it.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
+#include <linux/landlock.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -125,6 +127,27 @@ static void make_root(void)
         DIE("pivot_root");
 }
 
+/* Writing only below /tmp. */
+static void landlock(void)
+{
+    uint64_t writing = LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR |
+                       LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_CHAR |
+                       LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG |
+                       LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO |
+                       LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_SYM;
+    struct landlock_ruleset_attr attr = {.handled_access_fs = writing};
+    int rules = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr.handled_access_fs), 0);
+    if (rules < 0)
+        return; /* this kernel has none */
+    struct landlock_path_beneath_attr rule = {.allowed_access = writing,
+                                              .parent_fd = open("/tmp", O_PATH | O_CLOEXEC)};
+    if (syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0 ||
+        syscall(SYS_landlock_restrict_self, rules, 0) < 0)
+        DIE("landlock");
+    close(rule.parent_fd);
+    close(rules);
+}
+
 static void confine(void)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -132,8 +155,10 @@ static void confine(void)
     struct sock_fprog prog = {.len = sizeof(filter) / sizeof(filter[0]), .filter = filter};
     for (int cap = 0; prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0; cap++)
         ;
-    if (syscall(SYS_capset, &head, none) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0)
+    if (syscall(SYS_capset, &head, none) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        DIE("confine");
+    landlock();
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0)
         DIE("confine");
 }
 
@@ -152,10 +177,69 @@ static _Noreturn void child(int go, int program, char *const *argv)
     DIE("exec");
 }
 
-int bench_bare(int program, char *const *argv)
+/* ---- limits, version 1 ---- */
+
+static const struct {
+    const char *controller, *file, *value;
+} limits[] = {
+    {"memory", "memory.limit_in_bytes", "2147483648"},
+    {"memory", "memory.memsw.limit_in_bytes", "2147483648"},
+    {"pids", "pids.max", "256"},
+    {"cpu", "cpu.cfs_quota_us", "200000"},
+};
+static const char *const controllers[] = {"memory", "pids", "cpu"};
+enum { CONTROLLERS = sizeof(controllers) / sizeof(controllers[0]) };
+static int places[CONTROLLERS] = {-1, -1, -1};
+
+bool bench_bare_limits(void)
 {
+    char line[512], path[1024];
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    unsigned found = 0;
+    while (f && fgets(line, sizeof(line), f))
+        for (unsigned i = 0; i < CONTROLLERS; i++) {
+            char list[256], own[256];
+            if (sscanf(line, "%*d:%255[^:]:%255s", list, own) != 2 ||
+                strcmp(list, controllers[i]) != 0)
+                continue;
+            snprintf(path, sizeof(path), "/sys/fs/cgroup/%s%s", controllers[i], own);
+            places[i] = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+            found += places[i] >= 0 && faccessat(places[i], ".", W_OK, AT_EACCESS) == 0;
+        }
+    if (f)
+        fclose(f);
+    return found == CONTROLLERS;
+}
+
+static void put(unsigned controller, const char *name, const char *file, const char *value)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/%s", name, file);
+    int fd = openat(places[controller], path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, value, strlen(value)) < 0)
+        perror(path);
+    close(fd);
+}
+
+static void limit(pid_t pid, const char *name)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%d", (int)pid);
+    for (unsigned i = 0; i < CONTROLLERS; i++) {
+        if (mkdirat(places[i], name, 0755) < 0)
+            perror(name);
+        for (unsigned k = 0; k < sizeof(limits) / sizeof(limits[0]); k++)
+            if (strcmp(limits[k].controller, controllers[i]) == 0)
+                put(i, name, limits[k].file, limits[k].value);
+        put(i, name, "cgroup.procs", text);
+    }
+}
+
+int bench_bare(int program, char *const *argv, bool with_limits, uint64_t *exit_us)
+{
+    static unsigned number;
     int pipefd[2], status = 0;
-    char map[64];
+    char map[64], name[64];
     if (pipe2(pipefd, O_CLOEXEC) < 0)
         return -1;
     struct clone_args args = {.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
@@ -169,6 +253,9 @@ int bench_bare(int program, char *const *argv)
         child(pipefd[0], program, argv);
     }
     close(pipefd[0]);
+    snprintf(name, sizeof(name), "bridle-bench.%d.%u", (int)getpid(), number++);
+    if (with_limits)
+        limit((pid_t)pid, name);
     snprintf(map, sizeof(map), "1000 %u 1", geteuid() ? (unsigned)geteuid() : 1000u);
     write_file((pid_t)pid, "uid_map", map);
     write_file((pid_t)pid, "setgroups", "deny");
@@ -179,5 +266,9 @@ int bench_bare(int program, char *const *argv)
     close(pipefd[1]);
     while (waitpid((pid_t)pid, &status, 0) < 0 && errno == EINTR)
         ;
+    *exit_us = br_now_us();
+    for (unsigned i = 0; with_limits && i < CONTROLLERS; i++)
+        if (unlinkat(places[i], name, AT_REMOVEDIR) < 0)
+            perror(name);
     return status;
 }

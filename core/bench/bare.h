@@ -4,8 +4,13 @@
 #ifndef BR_BENCH_BARE_H
 #define BR_BENCH_BARE_H
 
+#include "base/base.h"
+
+/* Once, before limits are used. False: this host has no place for them that bare.c knows. */
+bool bench_bare_limits(void);
 /* Run `program` (an O_PATH descriptor of a static executable) with argv in a bare namespace
- * sandbox and wait for it. The status as from waitpid(2), or -1 and errno. */
-int bench_bare(int program, char *const *argv);
+ * sandbox and wait for it. The status as from waitpid(2), or -1 and errno; *exit_us is when the
+ * program had ended, which with limits is before its cgroups are removed. */
+int bench_bare(int program, char *const *argv, bool with_limits, uint64_t *exit_us);
 
 #endif

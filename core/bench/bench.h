@@ -33,18 +33,24 @@ const char *bench_bin_path(void);
 
 /* launch.c: a launcher of our own, many sandboxes one after another. */
 struct bench_launcher;
-/* The bridle-launch in `dir` (and the bridle-init beside it). */
+/* The bridle-launch in `dir` (and the bridle-init beside it), with so many prepared sandboxes. */
 int bench_launcher_open(struct bench_launcher **out, const char *dir, const char *workspace,
-                        struct br_err *err);
+                        unsigned pool, struct br_err *err);
 void bench_launcher_close(struct bench_launcher **l);
-/* From the plan to the verified end of a sandbox whose pid 1 ends as soon as it may. */
-int bench_launch(struct bench_launcher *l, struct br_err *err);
+/* From the plan to the verified end of a sandbox whose pid 1 ends as soon as it may; *exit_us is
+ * when it had ended. */
+int bench_launch(struct bench_launcher *l, uint64_t *exit_us, struct br_err *err);
 /* The same with bridle-init as pid 1, which runs /bin/true for us. */
-int bench_launch_call(struct bench_launcher *l, struct br_err *err);
+int bench_launch_call(struct bench_launcher *l, uint64_t *exit_us, struct br_err *err);
 /* Start one sandbox; call /bin/true in it; end it. */
 int bench_sandbox_start(struct bench_launcher *l, struct br_err *err);
 int bench_sandbox_true(struct bench_launcher *l, struct br_err *err);
-int bench_sandbox_end(struct bench_launcher *l, struct br_err *err);
+int bench_sandbox_end(struct bench_launcher *l, uint64_t *exit_us, struct br_err *err);
+
+/* lanes.c: the rows of launches. `program`: a static true; `true_programs`: a directory in which it
+ * is the bridle-init. */
+int bench_launches(const char *program, int program_fd, const char *programs,
+                   const char *true_programs, const char *workspace, struct br_err *err);
 
 /* spawn.c: the references. Each runs `argv` once and waits; 0 or -code. */
 int bench_spawn(char *const *argv, struct br_err *err);

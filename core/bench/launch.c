@@ -16,7 +16,7 @@
 
 struct bench_launcher {
     pid_t pid;
-    int workspace;
+    int workspace, pidfd;
     struct br_chan launch, init;
     struct br_plan plan;
     bool started, stopped, refused, result, verified;
@@ -32,8 +32,11 @@ static int on_ready(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
 
 static int on_started(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
-    (void)c, (void)m, (void)err;
-    ((struct bench_launcher *)ctx)->started = true;
+    struct bench_launcher *l = ctx;
+    (void)c, (void)err;
+    br_close(&l->pidfd);
+    l->pidfd = br_msg_take_fd(m);
+    l->started = true;
     return 0;
 }
 
@@ -86,21 +89,23 @@ static int receive_until(struct br_chan *c, const bool *done, struct br_err *err
 }
 
 int bench_launcher_open(struct bench_launcher **out, const char *dir, const char *workspace,
-                        struct br_err *err)
+                        unsigned pool, struct br_err *err)
 {
     char path[BR_PATH_MAX];
     struct bench_launcher *l = calloc(1, sizeof(*l));
     int ends[2];
     br_require(l);
     *out = l;
-    l->init.fd = l->launch.fd = -1;
+    l->init.fd = l->launch.fd = l->pidfd = -1;
     l->workspace = open(workspace, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     snprintf(path, sizeof(path), "%s/bridle-launch", dir);
     if (l->workspace < 0 || br_chan_pair(ends) < 0)
         return br_err_errno(err, BR_E_IO, "the launcher could not be started");
     l->pid = fork();
     if (l->pid == 0) {
-        const char *const argv[] = {"bridle-launch", NULL};
+        char number[16];
+        snprintf(number, sizeof(number), "%u", pool);
+        const char *const argv[] = {"bridle-launch", "--pool", number, NULL};
         char *const env[] = {NULL};
         int null = open("/dev/null", O_RDWR);
         if (dup2(ends[1], 3) == 3 && dup2(null, 0) == 0 && dup2(null, 1) == 1)
@@ -123,6 +128,7 @@ void bench_launcher_close(struct bench_launcher **lp)
     br_chan_close(&l->init);
     br_chan_close(&l->launch);
     br_close(&l->workspace);
+    br_close(&l->pidfd);
     if (l->pid > 0)
         waitpid(l->pid, NULL, 0);
     free(l);
@@ -172,25 +178,29 @@ int bench_sandbox_true(struct bench_launcher *l, struct br_err *err)
     return r < 0 ? r : receive_until(&l->init, &l->result, err);
 }
 
-int bench_sandbox_end(struct bench_launcher *l, struct br_err *err)
+int bench_sandbox_end(struct bench_launcher *l, uint64_t *exit_us, struct br_err *err)
 {
+    struct pollfd ended = {.fd = l->pidfd, .events = POLLIN};
     br_chan_close(&l->init);
+    while (poll(&ended, 1, -1) < 0 && errno == EINTR)
+        ;
+    *exit_us = br_now_us();
     int r = receive_until(&l->launch, &l->stopped, err);
     if (r == 0 && !l->verified)
         r = br_err_set(err, BR_E_FAILED, "the cleanup of a sandbox was not verified");
     return r;
 }
 
-int bench_launch(struct bench_launcher *l, struct br_err *err)
+int bench_launch(struct bench_launcher *l, uint64_t *exit_us, struct br_err *err)
 {
     int r = bench_sandbox_start(l, err);
-    return r < 0 ? r : bench_sandbox_end(l, err); /* pid 1 ends when its channel does */
+    return r < 0 ? r : bench_sandbox_end(l, exit_us, err); /* pid 1 ends when its channel does */
 }
 
-int bench_launch_call(struct bench_launcher *l, struct br_err *err)
+int bench_launch_call(struct bench_launcher *l, uint64_t *exit_us, struct br_err *err)
 {
     int r = bench_sandbox_start(l, err);
     if (r == 0)
         r = bench_sandbox_true(l, err);
-    return r < 0 ? r : bench_sandbox_end(l, err);
+    return r < 0 ? r : bench_sandbox_end(l, exit_us, err);
 }

@@ -1,0 +1,201 @@
+/*
+ * What one launch costs, in every way that a user meets it, beside a bare sandbox, bubblewrap and
+ * posix_spawn. A sample is from the request until the program has ended, as its starter sees it; a
+ * second one until everything of it is removed (and, by bridle-launch, verified).
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/bare.h"
+#include "bench/bench.h"
+
+#define ROUNDS 200u
+#define IDLE_ROUNDS 100u
+#define IDLE_PAUSE_US 50000u
+#define POOL 3u
+
+enum lane {
+    LANE_POOL,  /* bridle-launch with prepared sandboxes; true in the place of bridle-init */
+    LANE_COLD,  /* the same, nothing is prepared */
+    LANE_BARE,  /* the bare sandbox with limits */
+    LANE_PLAIN, /* without */
+    LANE_CALL,  /* bridle-launch, bridle-init, and one command in it */
+    LANE_SPAWN,
+    LANE_BWRAP,
+    LANES,
+};
+static const char *const names[LANES] = {
+    "prepared",    "cold",      "bare", "bare without limits", "prepared, and a call",
+    "posix_spawn", "bubblewrap"};
+
+struct lanes {
+    struct bench_launcher *launcher[LANES];
+    const char *program;
+    int program_fd;
+    bool limits, bwrap;
+};
+struct times {
+    struct samples end, all;
+};
+
+static int run_bwrap(const char *program, struct br_err *err)
+{
+    const char *const argv[] = {
+        "/usr/bin/bwrap",
+        "--unshare-all",
+        "--new-session",
+        "--die-with-parent",
+        "--ro-bind",
+        "/usr",
+        "/usr",
+        "--symlink",
+        "usr/bin",
+        "/bin",
+        "--symlink",
+        "usr/lib",
+        "/lib",
+        "--symlink",
+        "usr/lib64",
+        "/lib64",
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "--tmpfs",
+        "/tmp",
+        "--ro-bind",
+        program,
+        "/tmp/bench-true",
+        "/tmp/bench-true",
+        NULL,
+    };
+    return bench_spawn((char *const *)argv, err);
+}
+
+static int run_bare(const struct lanes *l, bool limits, uint64_t *end, struct br_err *err)
+{
+    char *const argv[] = {(char *)(uintptr_t)l->program, NULL};
+    return bench_bare(l->program_fd, argv, limits, end) == 0
+               ? 0
+               : br_err_set(err, BR_E_FAILED, "the bare sandbox failed");
+}
+
+static int run_once(const struct lanes *l, enum lane lane, struct times *t, struct br_err *err)
+{
+    char *const argv[] = {(char *)(uintptr_t)l->program, NULL};
+    uint64_t from = br_now_us(), end = 0;
+    int r = 0;
+    switch (lane) {
+    case LANE_POOL:
+    case LANE_COLD:
+        r = bench_launch(l->launcher[lane], &end, err);
+        break;
+    case LANE_CALL:
+        r = bench_launch_call(l->launcher[lane], &end, err);
+        break;
+    case LANE_BARE:
+    case LANE_PLAIN:
+        r = run_bare(l, lane == LANE_BARE && l->limits, &end, err);
+        break;
+    case LANE_SPAWN:
+        r = bench_spawn(argv, err);
+        break;
+    default:
+        r = run_bwrap(l->program, err);
+    }
+    uint64_t all = br_now_us();
+    samples_add(&t->end, from, end ? end : all);
+    samples_add(&t->all, from, all);
+    return r;
+}
+
+/* Lanes take turns, `block` launches each, so that what else the machine does hits all alike. */
+static int measure(const struct lanes *l, unsigned rounds, unsigned block, unsigned pause_us,
+                   struct times t[LANES], struct br_err *err)
+{
+    for (unsigned done = 0; done < rounds; done += block)
+        for (enum lane lane = 0; lane < LANES; lane++) {
+            if (lane == LANE_BWRAP && !l->bwrap)
+                continue;
+            /* the one before it shall not be the reason for what this one costs */
+            usleep(block > 1 ? IDLE_PAUSE_US : 0);
+            for (unsigned i = 0; i < block; i++) {
+                if (pause_us)
+                    usleep(pause_us);
+                int r = run_once(l, lane, &t[lane], err);
+                if (r < 0)
+                    return r;
+            }
+        }
+    return 0;
+}
+
+static void note(const char *how, struct times t[LANES])
+{
+    double bare = samples_median(&t[LANE_BARE].end), plain = samples_median(&t[LANE_PLAIN].end);
+    bench_note("  %s (until the end of true, 99th percentile, until all is removed):", how);
+    for (enum lane i = 0; i < LANES; i++)
+        if (t[i].end.n)
+            bench_note("    %-20s %5.0f us %6.0f us %6.0f us   %.2fx bare, %.2fx without limits",
+                       names[i], samples_median(&t[i].end), samples_p99(&t[i].end),
+                       samples_median(&t[i].all), samples_median(&t[i].end) / bare,
+                       samples_median(&t[i].end) / plain);
+}
+
+static void against(const char *what, struct times t[LANES], enum lane lane, enum lane reference,
+                    double limit)
+{
+    if (t[reference].end.n)
+        bench_row(what, samples_median(&t[lane].end), "us", names[reference],
+                  samples_median(&t[reference].end), limit, false);
+}
+
+static void spread(const char *what, struct times *t)
+{
+    bench_row(what, samples_p99(&t->end), "us", "its median", samples_median(&t->end), 3, false);
+}
+
+static int measure_all(const struct lanes *l, struct br_err *err)
+{
+    static struct times turns[LANES], idle[LANES], alone[LANES], warm[LANES];
+    int r = measure(l, 5, 1, 0, warm, err);
+    if (r == 0)
+        r = measure(l, ROUNDS, 1, 0, turns, err);
+    if (r == 0)
+        r = measure(l, IDLE_ROUNDS, 1, IDLE_PAUSE_US, idle, err);
+    if (r == 0)
+        r = measure(l, ROUNDS, ROUNDS, 0, alone, err);
+    if (r < 0)
+        return r;
+    against("cold launch", turns, LANE_COLD, LANE_BARE, 1.3);
+    against("cold launch", turns, LANE_COLD, LANE_BWRAP, 0.5);
+    spread("  99th percentile", &turns[LANE_COLD]);
+    against("prepared launch, back to back", alone, LANE_POOL, LANE_BARE, 0.6);
+    spread("  99th percentile", &alone[LANE_POOL]);
+    against("prepared launch, idle machine", idle, LANE_POOL, LANE_BARE, 0.6);
+    spread("  99th percentile", &idle[LANE_POOL]);
+    note("by turns", turns);
+    note("idle machine", idle);
+    note("back to back", alone);
+    return 0;
+}
+
+int bench_launches(const char *program, int program_fd, const char *programs,
+                   const char *true_programs, const char *workspace, struct br_err *err)
+{
+    struct lanes l = {.program = program,
+                      .program_fd = program_fd,
+                      .limits = bench_bare_limits(),
+                      .bwrap = access("/usr/bin/bwrap", X_OK) == 0};
+    int r = bench_launcher_open(&l.launcher[LANE_POOL], true_programs, workspace, POOL, err);
+    if (r == 0)
+        r = bench_launcher_open(&l.launcher[LANE_COLD], true_programs, workspace, 0, err);
+    if (r == 0)
+        r = bench_launcher_open(&l.launcher[LANE_CALL], programs, workspace, POOL, err);
+    if (r == 0)
+        r = measure_all(&l, err);
+    for (enum lane i = 0; i < LANES; i++)
+        bench_launcher_close(&l.launcher[i]);
+    return r;
+}
