@@ -470,8 +470,8 @@ const struct br_filter_row br_filter_rows[] = {
     ABSENT(epoll_wait_old, GONE),
     ABSENT(set_thread_area, "of 32 bit programs"),
     ABSENT(get_thread_area, "of 32 bit programs"),
-    ABSENT(uretprobe, "only the kernel's own trampolines make it"),
-    ABSENT(uprobe, "only the kernel's own trampolines make it"),
+    ABSENT(uretprobe, "only the kernel's own trampolines make it; newer kernels see to that"),
+    ABSENT(uprobe, "only the kernel's own trampolines make it; newer kernels see to that"),
 #endif
 };
 const unsigned br_filter_nrows = BR_ARRAY_LEN(br_filter_rows);
