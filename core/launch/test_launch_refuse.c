@@ -108,7 +108,7 @@ static const struct {
     {"device", "is a device"},
     {"socket", "is a socket"},
     {"mounted/**", "lies on another file system"},
-    {"above/**", "has a mount below it"},
+    {"above/**", "is a mount below it"},
 };
 
 static void test_allowed_paths(void **state)

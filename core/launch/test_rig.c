@@ -252,8 +252,6 @@ bool rig_resolve(struct rig *r, int ws_fd)
     return r->resolved;
 }
 
-static bool launch_resolved(struct rig *r, int ws_fd);
-
 bool rig_launch_at(struct rig *r, int ws_fd)
 {
     uint32_t code = 0;
@@ -261,7 +259,7 @@ bool rig_launch_at(struct rig *r, int ws_fd)
         code = r->code;
         r->plan.nsources = r->plan.nallowed;
     }
-    bool started = launch_resolved(r, ws_fd);
+    bool started = rig_launch_resolved(r, ws_fd);
     r->plan.nsources = 0;
     if (code && (started || r->code != code))
         fail_msg("refused as %s when it was resolved, but then: %s", br_code_name((int)code),
@@ -269,7 +267,7 @@ bool rig_launch_at(struct rig *r, int ws_fd)
     return started;
 }
 
-static bool launch_resolved(struct rig *r, int ws_fd)
+bool rig_launch_resolved(struct rig *r, int ws_fd)
 {
     int pair[2];
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;

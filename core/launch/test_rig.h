@@ -68,6 +68,8 @@ bool rig_resolve(struct rig *r, int ws_fd);
  * asked to start it all the same, and must refuse again with the same code.
  */
 bool rig_launch_at(struct rig *r, int ws_fd);
+/* Send the plan as it is. */
+bool rig_launch_resolved(struct rig *r, int ws_fd);
 bool rig_launch(struct rig *r);
 /* Wait for LAUNCH_STOPPED. */
 void rig_wait_stopped(struct rig *r);

@@ -16,9 +16,6 @@
 
 #include "sandbox/allowed.h"
 
-/* A host with thousands of mounts still fits; more is refused, not cut. */
-#define MOUNTINFO_MAX (4u * 1024 * 1024)
-
 #define REFUSE(err, pattern, why)                                                                  \
     br_err_set(err, BR_E_INVALID_ALLOWED_PATH, "the allowed path '%s' " why, visible(pattern).s)
 
@@ -134,96 +131,6 @@ int br_allowed_root_open(struct br_allowed_root *root, int ws_fd, struct br_err 
     return 0;
 }
 
-/* Read once, and only if some pattern names a directory. */
-static int read_mountinfo(struct br_allowed_root *root, struct br_err *err)
-{
-    if (root->mountinfo)
-        return 0;
-    BR_CLEANUP_FD int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
-    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(MOUNTINFO_MAX);
-    if (fd < 0)
-        return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
-                            "'/proc/self/mountinfo' is not readable");
-    int r = br_read_all(fd, &text, "/proc/self/mountinfo", err);
-    if (r < 0)
-        return r;
-    if (!br_buf_cstr(&text))
-        return br_err_set(err, BR_E_NOMEM, "no memory for the mount table");
-    root->mountinfo = (char *)br_steal_ptr(&text.data);
-    return 0;
-}
-
-void br_allowed_root_close(struct br_allowed_root *root)
-{
-    free(root->mountinfo);
-    root->mountinfo = NULL;
-}
-
-/* "\040" and friends, in place. */
-static void unescape_octal(char *s)
-{
-    char *to = s;
-    for (; *s; s++) {
-        if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' &&
-            s[3] >= '0' && s[3] <= '7') {
-            *to++ = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + (s[3] - '0'));
-            s += 3;
-        } else {
-            *to++ = *s;
-        }
-    }
-    *to = 0;
-}
-
-/* Is something mounted on or below `dir`, as the kernel names that directory? */
-static bool mount_below(const char *mountinfo, const char *dir, char **where)
-{
-    size_t n = strlen(dir);
-    for (const char *line = mountinfo; *line;) {
-        const char *end = strchrnul(line, '\n');
-        const char *p = line;
-        for (int field = 0; field < 4 && p; field++) {
-            p = memchr(p, ' ', (size_t)(end - p));
-            p = p ? p + 1 : NULL;
-        }
-        const char *stop = p ? memchr(p, ' ', (size_t)(end - p)) : NULL;
-        if (stop) {
-            char *point = strndup(p, (size_t)(stop - p));
-            if (!point)
-                return true;
-            unescape_octal(point);
-            if (strncmp(point, dir, n) == 0 && point[n] == '/') {
-                *where = point;
-                return true;
-            }
-            free(point);
-        }
-        line = *end ? end + 1 : end;
-    }
-    return false;
-}
-
-static int check_nested(struct br_allowed_root *root, const struct br_allowed *a,
-                        struct br_err *err)
-{
-    char link[64], path[BR_PATH_MAX];
-    int r = read_mountinfo(root, err);
-    if (r < 0)
-        return r;
-    snprintf(link, sizeof(link), "/proc/self/fd/%d", a->fd);
-    ssize_t n = readlink(link, path, sizeof(path) - 1);
-    if (n <= 0 || (size_t)n >= sizeof(path) - 1)
-        return REFUSE(err, a->rel, "could not be located; nothing was started");
-    path[n] = 0;
-    BR_CLEANUP_FREE char *where = NULL;
-    if (mount_below(root->mountinfo, path, &where))
-        return br_err_set(err, BR_E_INVALID_ALLOWED_PATH,
-                          "the allowed path '%s' has a mount below it ('%s'); nothing was started. "
-                          "Unmount it, or name a directory beside it",
-                          visible(a->rel).s, where ? where : "?");
-    return 0;
-}
-
 static int check_type(const struct br_allowed *a, const struct statx *st, struct br_err *err)
 {
     switch (st->stx_mode & S_IFMT) {
@@ -273,7 +180,7 @@ static int examine(struct br_allowed_root *root, struct br_allowed *a, bool agai
                       "lies on another file system than the workspace; nothing was started");
     if (st.stx_mnt_id != root->mnt_id)
         return REFUSE(err, a->rel, "is a mount of its own; nothing was started");
-    return a->dir ? check_nested(root, a, err) : 0;
+    return 0;
 }
 
 static int open_failed(const struct br_allowed *a, int e, struct br_err *err)

@@ -30,17 +30,15 @@ struct br_allowed_root {
     int fd; /* not owned */
     uint64_t mnt_id;
     uint32_t dev_major, dev_minor;
-    char *mountinfo; /* text of /proc/self/mountinfo, read when first needed; owned */
 };
 /* Look at the workspace once for any number of patterns. 0 or a negative code. */
 int br_allowed_root_open(struct br_allowed_root *root, int ws_fd, struct br_err *err);
-void br_allowed_root_close(struct br_allowed_root *root);
 
 /*
  * Syntax check, then open beneath the workspace without following any link, and check what is
  * there. -BR_E_INVALID_ALLOWED_PATH for: missing, a symlink on the way or at the end, a directory
  * without the stars, stars on a file, a hard-linked file, a device, socket or FIFO, another file
- * system or mount, a mount somewhere below. Close with br_allowed_close() in any case.
+ * system or mount. What lies below a directory: tree.h. Close with br_allowed_close() in any case.
  */
 int br_allowed_open(struct br_allowed_root *root, const char *pattern, struct br_allowed *out,
                     struct br_err *err);

@@ -93,7 +93,6 @@ int br_sources_resolve(struct br_plan *plan, int ws, struct br_err *err)
         r = br_tree_check_links(&tree, err);
     plan->nsources = r == 0 ? plan->nallowed : 0;
     close_all(all, opened);
-    br_allowed_root_close(&root);
     br_tree_free(&tree);
     return r;
 }
@@ -172,17 +171,16 @@ static void drop_double_covers(struct br_covers *c)
 static int compare_all(const struct br_plan *plan, struct br_allowed_root *root, int ws,
                        struct br_box_shared *s, struct br_err *err)
 {
+    struct br_fingerprint now[BR_ALLOWED_PATHS_MAX];
     struct br_tree tree;
     int r = 0;
     br_tree_init(&tree, &s->covers, BR_TREE_ENTRIES_MAX);
-    for (uint32_t i = 0; r == 0 && i < plan->nallowed; i++) {
-        struct br_fingerprint now;
-        r = fingerprint(&tree, root, s->allowed, plan->nallowed, i, &now, err);
-        if (r == 0)
-            r = compare(&s->allowed[i], &plan->sources[i], &now, err);
-    }
+    for (uint32_t i = 0; r == 0 && i < plan->nallowed; i++)
+        r = fingerprint(&tree, root, s->allowed, plan->nallowed, i, &now[i], err);
     if (r == 0)
         r = br_tree_check_links(&tree, err);
+    for (uint32_t i = 0; r == 0 && i < plan->nallowed; i++)
+        r = compare(&s->allowed[i], &plan->sources[i], &now[i], err);
     tree.entries = 0;
     tree.entries_max = BR_TREE_SEARCH_MAX;
     if (r == 0)
@@ -217,7 +215,6 @@ int br_sources_open(const struct br_plan *plan, int ws, struct br_box_shared *s,
     if (r == 0 && !br_weak(PATHS))
         r = compare_all(plan, &root, ws, s, err);
     close_all(s->allowed, opened);
-    br_allowed_root_close(&root);
     if (r < 0)
         return r;
     s->nallowed = plan->nallowed;

@@ -84,7 +84,6 @@ static void test_replaced(void **state)
     assert_int_equal(unlinkat(ws, "f", 0), 0);
     assert_int_equal(br_allowed_recheck(&root, &a, NULL), -BR_E_INVALID_ALLOWED_PATH);
     br_allowed_close(&a);
-    br_allowed_root_close(&root);
     assert_int_equal(rmdir(dir), 0);
 }
 

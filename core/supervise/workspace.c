@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "sandbox/allowed.h"
+#include "sandbox/tree.h"
 #include "supervise/supervise_priv.h"
 
 int workspace_open(struct supervisor *s, struct br_err *err)
@@ -142,14 +142,33 @@ int store_open(struct supervisor *s, struct br_err *err)
     return s->store_fd < 0 ? s->store_fd : 0;
 }
 
+/* Would the launcher accept the whole tree? `left`: how many entries all of them may still have. */
+static bool is_grantable(const struct br_allowed_root *root, const struct br_allowed *a,
+                         struct br_covers *scratch, uint32_t *left)
+{
+    struct br_tree tree;
+    uint8_t sha256[32];
+    uint32_t entries;
+    if (!a->dir)
+        return true;
+    br_tree_init(&tree, scratch, *left);
+    bool ok = br_tree_fingerprint(&tree, root, a, false, &entries, sha256, NULL) == 0 &&
+              br_tree_check_links(&tree, NULL) == 0;
+    if (ok)
+        *left -= tree.entries;
+    br_tree_free(&tree);
+    return ok;
+}
+
 /* The pattern that grants an entry of the workspace; false if there is none that would be accepted.
  */
 static bool default_pattern(struct br_allowed_root *root, const char *name, bool dir,
-                            char pattern[NAME_MAX + 8])
+                            struct br_covers *scratch, uint32_t *left, char pattern[NAME_MAX + 8])
 {
     struct br_allowed a = {.fd = -1};
     snprintf(pattern, NAME_MAX + 8, "%s%s", name, dir ? "/**" : "");
-    bool ok = br_allowed_open(root, pattern, &a, NULL) == 0;
+    bool ok =
+        br_allowed_open(root, pattern, &a, NULL) == 0 && is_grantable(root, &a, scratch, left);
     br_allowed_close(&a);
     return ok;
 }
@@ -163,23 +182,24 @@ uint32_t workspace_defaults(struct supervisor *s, char *out[BR_ALLOWED_PATHS_MAX
     uint32_t n = 0;
     struct stat st;
     struct br_allowed_root root;
+    uint32_t left = BR_TREE_ENTRIES_MAX;
+    BR_CLEANUP_FREE struct br_covers *scratch = calloc(1, sizeof(*scratch));
     int fd = openat(s->workspace_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     if (!d) {
         br_close(&fd);
         return 0;
     }
-    if (br_allowed_root_open(&root, s->workspace_fd, NULL) == 0) {
+    if (scratch && br_allowed_root_open(&root, s->workspace_fd, NULL) == 0) {
         for (struct dirent *e; (e = readdir(d)) && n < BR_ALLOWED_PATHS_MAX;) {
             char pattern[NAME_MAX + 8];
             if (e->d_name[0] == '.' ||
                 fstatat(s->workspace_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-                !default_pattern(&root, e->d_name, S_ISDIR(st.st_mode), pattern))
+                !default_pattern(&root, e->d_name, S_ISDIR(st.st_mode), scratch, &left, pattern))
                 continue;
             out[n] = strdup(pattern);
             n += out[n] != NULL;
         }
-        br_allowed_root_close(&root);
     }
     closedir(d);
     return n;
