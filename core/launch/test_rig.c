@@ -15,7 +15,7 @@
 #include "launch/test_rig.h"
 
 #define ANSWER_MAX 60000
-#define PATIENCE_MS 30000
+#define PATIENCE_MS 120000
 
 static int on_ready(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
