@@ -300,6 +300,66 @@ static void test_privilege(void **state)
     check_privilege(RIG_USER);
 }
 
+/* Every way to a file that takes its owner's identity when somebody else starts it. */
+static void make_set_id(const char *weak, bool made)
+{
+    static const struct {
+        const char *how, *file;
+        unsigned mode;
+    } ways[] = {
+        {"os.chmod(f,0o4755)", "chmod", 04755},
+        {"os.fchmod(os.open(f,2),0o4755)", "fchmod", 04755},
+        {"l.syscall(452,-100,f.encode(),0o4755,0)", "fchmodat2", 04755},
+        {"os.open(f+\"x\",os.O_CREAT|os.O_WRONLY,0o4755)", "openx", 04755},
+        {"os.open(f+\"x\",os.O_CREAT|os.O_WRONLY,0o2755)", "gidx", 02755},
+        {"os.mknod(f+\"x\",0o104755)", "mknodx", 04755},
+        {"l.syscall(85,(f+\"x\").encode(),0o4755)", "creatx", 04755},
+        {"l.syscall(437,-100,(f+\"x\").encode(),struct.pack(\"QQQ\",65,0o4755,0),24)", "openat2x",
+         04755},
+    };
+    struct rig r;
+    const char *out;
+    char script[1024];
+    rig_need_root();
+    rig_make(&r, 0);
+    rig_put(&r, "dir/", NULL);
+    rig_allow(&r, "dir/**");
+    for (unsigned i = 0; i < BR_ARRAY_LEN(ways); i++) {
+        char name[64];
+        snprintf(name, sizeof(name), "dir/%.*s", (int)strcspn(ways[i].file, "x"), ways[i].file);
+        rig_put(&r, name, "#!/bin/sh\n");
+    }
+    r.weak = weak;
+    rig_start(&r);
+    assert_true(rig_launch(&r));
+    for (unsigned i = 0; i < BR_ARRAY_LEN(ways); i++) {
+        struct stat st;
+        char path[256];
+        snprintf(script, sizeof(script),
+                 "python3 -c 'import ctypes,os,struct\nos.umask(0)\nl=ctypes.CDLL(None)\n"
+                 "f=\"dir/%.*s\"\n%s'",
+                 (int)strcspn(ways[i].file, "x"), ways[i].file, ways[i].how);
+        (void)rig_sh(&r, script, &out);
+        snprintf(path, sizeof(path), "%s/dir/%s", r.ws, ways[i].file);
+        bool there = stat(path, &st) == 0 && (st.st_mode & (S_ISUID | S_ISGID));
+        if (there != made)
+            fail_msg("%s: %s %s", weak ? weak : "with the filter", ways[i].how, out);
+        if (made) {
+            assert_int_equal(st.st_mode & 07777, ways[i].mode);
+            assert_int_equal(st.st_uid, RIG_OWNER);
+        }
+    }
+    rig_exit(&r, 0);
+    rig_close(&r);
+}
+
+static void test_no_set_id(void **state)
+{
+    (void)state;
+    make_set_id(NULL, false);
+    make_set_id("filter", true); /* control */
+}
+
 /* A key of the operator is looked for in a sandbox without the filter. */
 static void look_for_key(const char *fault, const char *found)
 {
@@ -406,6 +466,7 @@ int main(void)
         cmocka_unit_test(test_file_system_without),
         cmocka_unit_test(test_mapping_is_measured),
         cmocka_unit_test(test_privilege),
+        cmocka_unit_test(test_no_set_id),
         cmocka_unit_test(test_key_rings),
         cmocka_unit_test(test_two_do_not_see_each_other),
     };
