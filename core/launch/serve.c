@@ -91,6 +91,10 @@ static int pool_ready(void *ctx, int fd, short revents, struct br_err *err)
 static void fill_pool(struct launcher *l, unsigned want)
 {
     struct br_err ignored = {.code = BR_OK};
+    if (br_pool_stale(l->host)) {
+        br_loop_unwatch(l->loop, br_pool_fd(l->host));
+        br_pool_stop(l->host);
+    }
     if (br_pool_fill(l->host, want, &ignored) > 0 &&
         br_loop_watch(l->loop, br_pool_fd(l->host), POLLIN, pool_ready, l) < 0)
         br_pool_stop(l->host);
@@ -167,6 +171,7 @@ static int start(struct launcher *l, const struct br_plan *plan, int ws, int cha
     int r = br_host_use_image(l->host, plan->image, why);
     if (r < 0)
         return r;
+    br_host_expect(l->host, plan);
     if (l->box && !br_box_fits(l->box, plan))
         br_box_free(&l->box);
     if (!l->box)

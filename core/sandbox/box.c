@@ -74,6 +74,20 @@ static int clone_child(struct br_box *b, int root, bool sibling, struct br_err *
     return 0;
 }
 
+/* The child ended before it should: what it said, or that it said nothing. */
+static int child_failed(const struct br_box *b, struct br_err *err)
+{
+    const struct br_err *said = &b->shared->err;
+    if (said->code <= BR_OK || said->code >= BR_CODE_COUNT_)
+        return br_err_set(err, BR_E_INTERNAL,
+                          "the process that sets up the sandbox died; nothing was started");
+    if (err) {
+        *err = *said;
+        err->text[sizeof(err->text) - 1] = 0;
+    }
+    return -(int)said->code;
+}
+
 /* A box that is half made. Its parent (and with `sibling` that is somebody else) reaps it. */
 static void discard(struct br_box *b, bool sibling)
 {
@@ -88,6 +102,34 @@ static void discard(struct br_box *b, bool sibling)
     br_close(&b->pidfd);
 }
 
+/* The child is put into its cgroups, and gets its identity if the plan has no say in it. */
+static int place(struct br_box *b, struct br_err *err)
+{
+    const struct br_expect *e = &b->shared->expect;
+    /* another plan changes what differs; where the host refuses one, the plan's own may still be
+     * possible */
+    if (!br_weak(LIMITS))
+        (void)br_cg_limit(&b->cg, &e->limits, NULL);
+    int r = br_measure_birth(b, err);
+    if (r == 0)
+        r = br_cg_join_v1(&b->cg, b->pid, err);
+    /* when the host is out of memory, the workload goes first */
+    if (r == 0 && br_sys_idmap(b->pid, "oom_score_adj", BR_BOX_OOM_SCORE) < 0)
+        r = br_err_errno(err, BR_E_REQUIREMENT_MISSING,
+                         "the sandbox's 'oom_score_adj' could not be raised; nothing was started");
+    if (r == 0 && br_who_expect(&b->who, b->host, e)) {
+        r = br_who_map(&b->who, b->pid, err);
+        b->shared->mapped = r == 0;
+    }
+    if (r == 0 && send(b->ctl, (char[]){BR_WORD_PLACED}, 1, MSG_NOSIGNAL) != 1)
+        r = child_failed(b, err);
+    /* while the child goes on */
+    if (r == 0 && b->shared->mapped)
+        r = br_measure_limits(b, err);
+    b->read = r == 0 && b->shared->mapped;
+    return r;
+}
+
 int br_box_make(struct br_host *h, struct br_box *b, unsigned slot, uint64_t id, bool sibling,
                 struct br_err *err)
 {
@@ -97,6 +139,7 @@ int br_box_make(struct br_host *h, struct br_box *b, unsigned slot, uint64_t id,
     b->shared->pid = 0;
     b->shared->nallowed = 0;
     b->shared->disks = 0;
+    b->shared->mapped = false;
     b->shared->err.code = BR_OK;
     int r = br_cg_require(&h->place, err);
     if (r == 0 && !h->fresh)
@@ -115,17 +158,7 @@ int br_box_make(struct br_host *h, struct br_box *b, unsigned slot, uint64_t id,
         (void)br_cg_remove(&b->cg, NULL);
         return r;
     }
-    /* most plans ask for these, and another one changes what differs; where the host refuses one,
-     * the plan's own may still be possible */
-    if (!br_weak(LIMITS))
-        (void)br_cg_limit(&b->cg, &br_limits_default, NULL);
-    r = br_measure_birth(b, err);
-    if (r == 0)
-        r = br_cg_join_v1(&b->cg, b->pid, err);
-    /* when the host is out of memory, the workload goes first */
-    if (r == 0 && br_sys_idmap(b->pid, "oom_score_adj", BR_BOX_OOM_SCORE) < 0)
-        r = br_err_errno(err, BR_E_REQUIREMENT_MISSING,
-                         "the sandbox's 'oom_score_adj' could not be raised; nothing was started");
+    r = place(b, err);
     if (r < 0)
         discard(b, sibling);
     return r;
@@ -139,6 +172,7 @@ int br_box_prepare(struct br_host *h, struct br_box **out, struct br_err *err)
     if (!b)
         return br_err_set(err, BR_E_NOMEM, "no memory for a sandbox");
     br_random(&id, sizeof(id));
+    h->shared[0].expect = h->expect;
     int r = br_box_make(h, b, 0, id, false, err);
     if (r < 0) {
         free(b);
@@ -153,24 +187,11 @@ int br_box_prepare(struct br_host *h, struct br_box **out, struct br_err *err)
 bool br_box_fits(const struct br_box *b, const struct br_plan *plan)
 {
     struct pollfd ended = {.fd = b->pidfd, .events = POLLIN};
-    return br_image_fits(b, plan) && poll(&ended, 1, 0) == 0;
+    bool other = b->host->uid == 0 && b->shared->expect.identity != plan->identity;
+    return !other && br_image_fits(b, plan) && poll(&ended, 1, 0) == 0;
 }
 
 /* ---- talking to the child ---- */
-
-/* The child ended before it should: what it said, or that it said nothing. */
-static int child_failed(const struct br_box *b, struct br_err *err)
-{
-    const struct br_err *said = &b->shared->err;
-    if (said->code <= BR_OK || said->code >= BR_CODE_COUNT_)
-        return br_err_set(err, BR_E_INTERNAL,
-                          "the process that sets up the sandbox died; nothing was started");
-    if (err) {
-        *err = *said;
-        err->text[sizeof(err->text) - 1] = 0;
-    }
-    return -(int)said->code;
-}
 
 /* Wait for the end of file that a good exec causes. */
 static int await_exec(struct br_box *b, struct br_err *err)
@@ -286,10 +307,12 @@ static int hand_over(struct br_box *b, const struct br_plan *plan, int ws_fd, in
         r = br_who_plan(&b->who, b->host, plan, &st, err);
     if (r == 0)
         r = open_mounts(b, plan, ws, fds, &n, err);
-    if (r == 0)
+    if (r == 0 && !s->mapped)
         r = br_who_map(&b->who, b->pid, err);
-    if (r == 0 && !br_weak(LIMITS))
+    if (r == 0 && !br_weak(LIMITS) && !br_cg_is(&b->cg, &plan->limits)) {
+        b->read = false;
         r = br_cg_limit(&b->cg, &plan->limits, err);
+    }
     if (r == 0)
         r = lease_disks(b, plan, fds, &n, err);
     if (r == 0)
@@ -310,7 +333,7 @@ int br_box_start(struct br_box *b, const struct br_plan *plan, int ws_fd, int ch
     br_id_make(b->name, "box");
     int r = hand_over(b, plan, ws_fd, chan_fd, err);
     /* while the child mounts, confines itself and executes */
-    if (r == 0)
+    if (r == 0 && !b->read)
         r = br_measure_limits(b, err);
     if (r == 0)
         r = await_exec(b, err);

@@ -15,10 +15,13 @@
 #include "sandbox/tree.h"
 #include "sandbox/weak.h"
 
-/* The one message of the launcher to a child that has not executed yet: the plan is in the shared
+/* The last message of the launcher to a child that has not executed yet: the plan is in the shared
  * area, descriptors come along. The child's answer is the end of file that its exec causes, or its
  * last words in the shared area. */
 #define BR_WORD_PLAN 'p'
+/* Before it: the child is in its cgroups and, if that was possible without the plan, its ids are
+ * mapped. */
+#define BR_WORD_PLACED 'j'
 
 /* Those descriptors, in this order, then one per allowed path, then one per lease. */
 enum { BR_BOX_FD_CHAN, BR_BOX_FD_WORKSPACE, BR_BOX_FD_ALLOWED };
@@ -33,9 +36,18 @@ struct br_step {
     uint16_t at; /* in br_box_shared.allowed, or in .covers.items */
 };
 
+/* What the next boxes are prepared for: what the last plan asked for. */
+struct br_expect {
+    uint8_t identity; /* enum br_identity */
+    uint32_t flags;   /* enum br_plan_flag */
+    struct br_limits limits;
+};
+
 /* Memory that launcher and child share until the child executes. The child is our own code. */
 struct br_box_shared {
     int32_t pid; /* of the child, written by the kernel; 0: none */
+    struct br_expect expect;
+    bool mapped; /* its ids are mapped before the plan */
     struct br_limits limits;
     uint32_t nallowed;
     struct br_allowed allowed[BR_ALLOWED_PATHS_MAX];
@@ -84,7 +96,8 @@ struct br_host {
     int state_fd;       /* the state directory: images and leases; -1: none was given */
     struct br_image_root image;     /* the root of another image */
     char image_id[BR_IMAGE_ID_MAX]; /* what the next box gets: "host" or image.id */
-    struct br_mask_id masks[2];     /* of the root of the next box */
+    struct br_expect expect;
+    struct br_mask_id masks[2]; /* of the root of the next box */
     struct sock_fprog filter;
     char filter_sha256[65]; /* of the program, in hex */
     int landlock_abi;       /* 0: none */
@@ -117,6 +130,7 @@ struct br_box {
     int pidfd;
     int ctl; /* the launcher's end */
     bool started;
+    bool read; /* measured.limits and the maps are those of .cg.set */
     uint64_t started_us;
     struct br_who who;
     char name[BR_ID_MAX];
@@ -141,8 +155,8 @@ _Noreturn void br_child_run(const struct br_host *h, struct br_box_shared *s, in
 
 /*
  * What br_box_prepare() does, into `b`, with the cgroup's random number and a slot that is free. On
- * failure nothing is left. With `sibling` pid 1 becomes a child of this process's parent, which has
- * to clean up after a failure.
+ * failure nothing is left. `shared->expect` is set. With `sibling` pid 1 becomes a child of this
+ * process's parent, which has to clean up after a failure.
  */
 int br_box_make(struct br_host *h, struct br_box *b, unsigned slot, uint64_t id, bool sibling,
                 struct br_err *err);
@@ -181,6 +195,8 @@ const char *br_who_name(const struct br_who *w);
 /* What the plan means on this host. -BR_E_INVALID_WORKSPACE: it would be root. */
 int br_who_plan(struct br_who *w, const struct br_host *h, const struct br_plan *plan,
                 const struct stat *ws, struct br_err *err);
+/* What br_who_plan() will say of uid and gid, if that can be told without the workspace. */
+bool br_who_expect(struct br_who *w, const struct br_host *h, const struct br_expect *e);
 /* Write the id maps of the box's user namespace. */
 int br_who_map(const struct br_who *w, pid_t pid, struct br_err *err);
 /* Leave the operator's session key ring; once per launcher. */
@@ -203,8 +219,11 @@ void br_who_json(const struct br_who *w, struct br_buf *out);
 int br_landlock_abi(void);
 /* -BR_E_REQUIREMENT_MISSING for a plan that requires what this host does not have. */
 int br_landlock_require(const struct br_host *h, const struct br_plan *plan, struct br_err *err);
-/* In the child, with the launcher's descriptors: the rules, a descriptor. */
-int br_landlock_rules(int abi, const struct br_box_shared *s, const int *fds, struct br_err *err);
+/* In the child: a descriptor of the rules that every sandbox has. */
+int br_landlock_rules(int abi, struct br_err *err);
+/* And those of the plan, with the launcher's descriptors. */
+int br_landlock_allow(int abi, int rules, const struct br_box_shared *s, const int *fds,
+                      struct br_err *err);
 /* In the child, after no_new_privs. */
 int br_landlock_apply(int rules, struct br_err *err);
 

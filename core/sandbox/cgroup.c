@@ -183,6 +183,12 @@ int br_cg_limit_one(const struct br_cg *cg, enum br_cg_ctl c, const struct br_li
     return br_cg_require(cg->place, err);
 }
 
+bool br_cg_is(const struct br_cg *cg, const struct br_limits *l)
+{
+    return cg->set.memory_bytes == l->memory_bytes && cg->set.pids == l->pids &&
+           cg->set.cpu_percent == l->cpu_percent;
+}
+
 int br_cg_limit(struct br_cg *cg, const struct br_limits *l, struct br_err *err)
 {
     const bool same[BR_CG_CTLS] = {

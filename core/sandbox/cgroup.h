@@ -61,6 +61,9 @@ int br_cg_v2_fd(const struct br_cg *cg);
  * -BR_E_REQUIREMENT_MISSING if the host refuses one. */
 int br_cg_limit(struct br_cg *cg, const struct br_limits *l, struct br_err *err);
 
+/* Is that what was written last? */
+bool br_cg_is(const struct br_cg *cg, const struct br_limits *l);
+
 /* One controller only. */
 int br_cg_limit_one(const struct br_cg *cg, enum br_cg_ctl c, const struct br_limits *l,
                     struct br_err *err);

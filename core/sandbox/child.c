@@ -1,7 +1,8 @@
 /*
  * What runs between clone3 and exec: the future pid 1 of a sandbox, in its new namespaces. It first
- * does everything that needs no plan (root, /proc), then waits; then identity, tmpfs, workspace,
- * and at last it gives up capabilities, installs the filter and executes bridle-init.
+ * does everything that needs no plan (root, /proc; then identity and tmpfs as they are expected),
+ * and waits; then the workspace, and at last it gives up capabilities, installs the filter and
+ * executes bridle-init.
  *
  * Called by br_box_prepare() only, in the child. Trusts the launcher, whose copy it is. Uses no
  * memory allocation. Any failure is written to the shared area and ends the child.
@@ -96,7 +97,7 @@ static int drop_bounding_set(struct br_err *err)
     return 0;
 }
 
-/* Everything that needs no plan. */
+/* Everything that needs neither a plan nor an identity. */
 static int prepare(const struct br_host *h, int root, struct br_err *err)
 {
     (void)prctl(PR_SET_NAME, "bridle-box"); /* for ps, while it waits */
@@ -106,6 +107,83 @@ static int prepare(const struct br_host *h, int root, struct br_err *err)
     if (r == 0)
         r = enter_root(h, root, err);
     return r < 0 ? r : null_stdio(err);
+}
+
+/* ---- with an identity ---- */
+
+static int become(const struct br_host *h, struct br_err *err)
+{
+    if (h->uid == 0) /* an ordinary user's groups cannot be dropped; setgroups is denied there */
+        STEP(br_sys_setgroups_none(), "drop supplementary groups");
+    STEP(br_sys_setresgid(BR_BOX_UID), "setresgid");
+    STEP(br_sys_setresuid(BR_BOX_UID), "setresuid");
+    return 0;
+}
+
+/* `more`: of MS_NOEXEC, and MS_REMOUNT to change what is there already. */
+static int mount_tmpfs(const char *path, const struct br_limits *l, unsigned mode,
+                       unsigned long more, struct br_err *err)
+{
+    char opts[128];
+    unsigned long long bytes = l->tmp_bytes, inodes = l->tmp_inodes;
+    if (br_weak(TMP))
+        bytes = inodes = 0; /* no limit */
+    snprintf(opts, sizeof(opts), "size=%llu,nr_inodes=%llu,mode=%o", bytes, inodes, mode);
+    STEP(br_sys_mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV | more, opts), path);
+    return 0;
+}
+
+static int mount_own(const struct br_limits *l, uint32_t flags, unsigned long more,
+                     struct br_err *err)
+{
+    int r = mount_tmpfs("/tmp", l, 01777, more | (flags & BR_PLAN_TMP_NOEXEC ? MS_NOEXEC : 0), err);
+    return r < 0 ? r
+                 : mount_tmpfs(BR_BOX_HOME, l, 0700,
+                               more | (flags & BR_PLAN_HOME_NOEXEC ? MS_NOEXEC : 0), err);
+}
+
+/*
+ * As soon as there is an identity: what most plans ask for. *rules: of Landlock, or -1.
+ *
+ * The cgroup namespace only now: it shows the place where its maker is, and the launcher has put
+ * this process into its cgroup before it said so.
+ */
+static int settle(const struct br_host *h, const struct br_box_shared *s, int ctl, int *rules,
+                  struct br_err *err)
+{
+    char byte;
+    STEP(br_sys_unshare(CLONE_NEWCGROUP), "cgroup namespace");
+    int r = become(h, err);
+    if (r == 0)
+        r = mount_own(&s->expect.limits, s->expect.flags, 0, err);
+    if (r < 0)
+        return r;
+    /* after the identity changed, which clears it */
+    if (!br_weak(PDEATH))
+        STEP(br_sys_prctl(PR_SET_PDEATHSIG, SIGKILL, 0), "die with the launcher");
+    if (recv(ctl, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0)
+        _exit(0); /* it died before that */
+    if (!br_weak(SUID))
+        STEP(br_sys_prctl(PR_SET_NO_NEW_PRIVS, 1, 0), "no_new_privs");
+    if (h->landlock_abi == 0 || br_weak(LANDLOCK) || br_weak(SUID))
+        return 0;
+    *rules = br_landlock_rules(h->landlock_abi, err);
+    return *rules < 0 ? *rules : 0;
+}
+
+/* The launcher says that this process is in its place. */
+static int await_place(int ctl, struct br_err *err)
+{
+    char word = 0;
+    ssize_t n;
+    do {
+        n = recv(ctl, &word, 1, 0);
+    } while (n < 0 && errno == EINTR);
+    if (n == 0)
+        _exit(0); /* the launcher has given up, or died */
+    return word == BR_WORD_PLACED
+               ? 0
+               : br_err_set(err, BR_E_INTERNAL, "the launcher did not place the sandbox");
 }
 
 /* ---- with the plan ---- */
@@ -137,36 +215,14 @@ static int receive_plan(int ctl, const struct br_box_shared *s, int *fds, struct
     return 0;
 }
 
-static int become(const struct br_host *h, struct br_err *err)
-{
-    if (h->uid == 0) /* an ordinary user's groups cannot be dropped; setgroups is denied there */
-        STEP(br_sys_setgroups_none(), "drop supplementary groups");
-    STEP(br_sys_setresgid(BR_BOX_UID), "setresgid");
-    STEP(br_sys_setresuid(BR_BOX_UID), "setresuid");
-    return 0;
-}
-
-static int mount_tmpfs(const char *path, uint64_t bytes, uint64_t inodes, unsigned mode,
-                       unsigned long flags, struct br_err *err)
-{
-    char opts[128];
-    if (br_weak(TMP))
-        bytes = inodes = 0; /* no limit */
-    snprintf(opts, sizeof(opts), "size=%llu,nr_inodes=%llu,mode=%o", (unsigned long long)bytes,
-             (unsigned long long)inodes, mode);
-    STEP(br_sys_mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV | flags, opts), path);
-    return 0;
-}
-
 static int mount_all(const struct br_host *h, struct br_box_shared *s, const int *fds,
                      struct br_err *err)
 {
-    const struct br_limits *l = &s->limits;
-    int r = mount_tmpfs("/tmp", l->tmp_bytes, l->tmp_inodes, 01777,
-                        s->flags & BR_PLAN_TMP_NOEXEC ? MS_NOEXEC : 0, err);
-    if (r == 0)
-        r = mount_tmpfs(BR_BOX_HOME, l->tmp_bytes, l->tmp_inodes, 0700,
-                        s->flags & BR_PLAN_HOME_NOEXEC ? MS_NOEXEC : 0, err);
+    const struct br_limits *l = &s->limits, *e = &s->expect.limits;
+    int r = 0;
+    if (l->tmp_bytes != e->tmp_bytes || l->tmp_inodes != e->tmp_inodes ||
+        s->flags != s->expect.flags)
+        r = mount_own(l, s->flags, MS_REMOUNT, err);
     if (r == 0 && !(s->disks & 1u << BR_DISK_WORKSPACE))
         r = br_attach_workspace(h, s, fds, err);
     if (r == 0)
@@ -228,7 +284,8 @@ static int arrange_fds(int *ctl, int *rules, int chan, struct br_err *err)
     return 0;
 }
 
-static int confine(const struct br_host *h, const struct br_box_shared *s, int ctl, int rules,
+/* The filter is last: it refuses what the rest needs. */
+static int confine(const struct br_host *h, const struct br_box_shared *s, int rules,
                    struct br_err *err)
 {
     int r = br_weak(CAPS) ? 0 : drop_capabilities(err);
@@ -236,20 +293,11 @@ static int confine(const struct br_host *h, const struct br_box_shared *s, int c
         return r;
     if (br_weak(CAPS))
         STEP(br_weak_keep_caps(), "keep capabilities");
-    if (!br_weak(SUID))
-        STEP(br_sys_prctl(PR_SET_NO_NEW_PRIVS, 1, 0), "no_new_privs");
-    r = rules < 0 ? 0 : br_landlock_apply(rules, err);
+    r = rules < 0 || s->flags & BR_PLAN_NO_LANDLOCK ? 0 : br_landlock_apply(rules, err);
+    if (r == 0)
+        r = set_limits(&s->limits, err);
     if (r < 0)
         return r;
-    r = set_limits(&s->limits, err);
-    if (r < 0)
-        return r;
-    /* after the identity changed, which clears it */
-    if (!br_weak(PDEATH))
-        STEP(br_sys_prctl(PR_SET_PDEATHSIG, SIGKILL, 0), "die with the launcher");
-    char byte;
-    if (recv(ctl, &byte, 1, MSG_DONTWAIT) == 0)
-        _exit(0); /* it died before that */
     if (!br_weak(FILTER) && !br_weak(SUID))
         STEP(br_sys_seccomp(&h->filter), "system call filter");
     return 0;
@@ -266,30 +314,27 @@ static int child(const struct br_host *h, struct br_box_shared *s, int ctl, int 
                                  (char *)(uintptr_t) "TMPDIR=/tmp",
                                  NULL};
     struct br_err *err = &s->err;
-    int fds[BR_BOX_FDS_MAX];
+    int fds[BR_BOX_FDS_MAX], rules = -1;
     if (!br_weak(FDS))
         br_close_from(3, (int[]){ctl, root}, 2);
     int r = prepare(h, root, err);
     if (r == 0)
+        r = await_place(ctl, err);
+    if (r == 0 && s->mapped)
+        r = settle(h, s, ctl, &rules, err);
+    if (r == 0)
         r = receive_plan(ctl, s, fds, err);
-    if (r < 0)
-        return r;
-    /* only now: a cgroup namespace shows the place where its maker is, and the launcher has put
-     * this process into its cgroup before it sent the plan */
-    STEP(br_sys_unshare(CLONE_NEWCGROUP), "cgroup namespace");
-    r = become(h, err);
+    if (r == 0 && !s->mapped)
+        r = settle(h, s, ctl, &rules, err);
     if (r == 0)
         r = mount_all(h, s, fds, err);
-    int rules = -1;
     /* on the descriptors of the mounts, not on names that may have changed meanwhile */
-    if (r == 0 && !(s->flags & BR_PLAN_NO_LANDLOCK) && !br_weak(LANDLOCK) && !br_weak(SUID)) {
-        rules = br_landlock_rules(h->landlock_abi, s, fds, err);
-        r = rules < 0 ? rules : 0;
-    }
+    if (r == 0 && rules >= 0)
+        r = br_landlock_allow(h->landlock_abi, rules, s, fds, err);
     if (r == 0)
         r = arrange_fds(&ctl, &rules, fds[BR_BOX_FD_CHAN], err);
     if (r == 0)
-        r = confine(h, s, ctl, rules, err);
+        r = confine(h, s, rules, err);
     if (r < 0)
         return r;
     STEP(br_sys_prctl(PR_SET_DUMPABLE, 0, 0), "not dumpable");

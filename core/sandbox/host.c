@@ -85,6 +85,12 @@ unsigned br_host_fds(const struct br_host *h, int *fds)
     return n;
 }
 
+void br_host_expect(struct br_host *h, const struct br_plan *plan)
+{
+    h->expect = (struct br_expect){
+        .identity = plan->identity, .flags = plan->flags, .limits = plan->limits};
+}
+
 void br_host_idle(struct br_host *h)
 {
     if (h->boxes > 1 && h->cfg.pool == 1)
@@ -151,6 +157,9 @@ int br_host_open(struct br_host **out, const struct br_host_config *cfg, struct 
     if (!h)
         return br_err_set(err, BR_E_NOMEM, "no memory for a sandbox");
     h->cfg = *cfg;
+    struct br_plan usual;
+    br_plan_default(&usual);
+    br_host_expect(h, &usual);
     h->rootfs = h->state_fd = -1;
     br_image_root_init(&h->image);
     snprintf(h->image_id, sizeof(h->image_id), "%s", BR_IMAGE_HOST);

@@ -55,6 +55,17 @@ int br_who_plan(struct br_who *w, const struct br_host *h, const struct br_plan 
     return 0;
 }
 
+bool br_who_expect(struct br_who *w, const struct br_host *h, const struct br_expect *e)
+{
+    bool root = h->uid == 0;
+    if (root && e->identity != BR_IDENTITY_DEDICATED)
+        return false; /* whoever owns the workspace */
+    *w = (struct br_who){.kind = root ? BR_WHO_DEDICATED : BR_WHO_USER,
+                         .uid = root ? BR_UID_SANDBOX : h->uid,
+                         .gid = root ? BR_UID_SANDBOX : h->gid};
+    return true;
+}
+
 int br_who_map(const struct br_who *w, pid_t pid, struct br_err *err)
 {
     char uids[64], gids[64];

@@ -83,9 +83,15 @@ static int allow(int ruleset, const char *path, uint64_t rights)
     return fd < 0 ? -1 : allow_fd(ruleset, fd, rights);
 }
 
-int br_landlock_rules(int abi, const struct br_box_shared *s, const int *fds, struct br_err *err)
+static int rules_failed(struct br_err *err)
 {
-    uint64_t tree = known(abi, TREE_RIGHTS), file = known(abi, FILE_RIGHTS);
+    return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
+                        "the rules of Landlock could not be made; nothing was started");
+}
+
+int br_landlock_rules(int abi, struct br_err *err)
+{
+    uint64_t tree = known(abi, TREE_RIGHTS);
     struct ruleset_attr attr = {
         .fs = known(abi, READ_RIGHTS | TREE_RIGHTS | FS_IOCTL_DEV | FS_RESOLVE_UNIX),
         .scoped = abi < 6 ? 0 : SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL,
@@ -96,14 +102,19 @@ int br_landlock_rules(int abi, const struct br_box_shared *s, const int *fds, st
     bool ok = rules >= 0 && allow(rules, "/", READ_RIGHTS) == 0 &&
               allow(rules, "/tmp", tree) == 0 && allow(rules, BR_BOX_HOME, tree) == 0 &&
               allow(rules, "/dev", known(abi, FILE_RIGHTS | FS_IOCTL_DEV)) == 0;
+    return ok ? br_steal_fd(&rules) : rules_failed(err);
+}
+
+int br_landlock_allow(int abi, int rules, const struct br_box_shared *s, const int *fds,
+                      struct br_err *err)
+{
+    uint64_t tree = known(abi, TREE_RIGHTS), file = known(abi, FILE_RIGHTS);
+    bool ok = true;
     for (uint32_t i = 0; ok && i < s->nallowed; i++)
         ok = allow_fd(rules, fds[BR_BOX_FD_ALLOWED + i], s->allowed[i].dir ? tree : file) == 0;
     for (int i = 0; ok && i < __builtin_popcount(s->disks); i++)
         ok = allow_fd(rules, fds[BR_BOX_FD_ALLOWED + s->nallowed + (unsigned)i], tree) == 0;
-    if (!ok)
-        return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
-                            "the rules of Landlock could not be made; nothing was started");
-    return br_steal_fd(&rules);
+    return ok ? 0 : rules_failed(err);
 }
 
 int br_landlock_apply(int rules, struct br_err *err)

@@ -31,6 +31,8 @@ enum slot_state { SLOT_FREE, SLOT_ASKED, SLOT_READY };
 struct br_pool {
     pid_t pid; /* the preparer */
     int fd;
+    char image[BR_IMAGE_ID_MAX]; /* what it makes boxes of, */
+    unsigned image_made;         /* as in struct br_box */
     struct {
         enum slot_state state;
         uint64_t id;  /* of its cgroup */
@@ -137,6 +139,8 @@ static int start(struct br_host *h, struct br_err *err)
         free(p);
         return br_err_errno(err, BR_E_FAILED, "the process that prepares sandboxes did not start");
     }
+    memcpy(p->image, h->image_id, sizeof(p->image));
+    p->image_made = h->image.made;
     h->pool = p;
     return 1;
 }
@@ -152,6 +156,12 @@ static unsigned count(const struct br_host *h, enum slot_state state)
 unsigned br_pool_ready(const struct br_host *h)
 {
     return count(h, SLOT_READY);
+}
+
+bool br_pool_stale(const struct br_host *h)
+{
+    return h->pool &&
+           (strcmp(h->pool->image, h->image_id) != 0 || h->pool->image_made != h->image.made);
 }
 
 int br_pool_fd(const struct br_host *h)
@@ -172,6 +182,7 @@ int br_pool_fill(struct br_host *h, unsigned want, struct br_err *err)
             continue;
         br_random(&rq.id, sizeof(rq.id));
         h->shared[i].pid = 0;
+        h->shared[i].expect = h->expect;
         if (send(p->fd, &rq, sizeof(rq), MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof(rq))
             break; /* it has ended: seen as end of file */
         p->slots[i].state = SLOT_ASKED;

@@ -14,6 +14,9 @@
  * is no pool; boxes can still be made one by one.
  */
 int br_pool_fill(struct br_host *h, unsigned want, struct br_err *err);
+/* Its preparer was started before the host got another image: what it makes would not fit. Unwatch
+ * br_pool_fd() and stop the pool. */
+bool br_pool_stale(const struct br_host *h);
 /* Readable when a box is ready or the preparer has ended; -1 without a preparer. */
 int br_pool_fd(const struct br_host *h);
 /* Take in what is ready, without waiting. -BR_E_PEER_GONE: the preparer has ended; stop the pool.

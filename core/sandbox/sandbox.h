@@ -57,6 +57,9 @@ int br_host_use_image(struct br_host *h, const char *image, struct br_err *err);
  */
 int br_box_prepare(struct br_host *h, struct br_box **b, struct br_err *err);
 
+/* From now on boxes are prepared for plans like this one. */
+void br_host_expect(struct br_host *h, const struct br_plan *plan);
+
 /* Can this prepared box become the plan's? Not if it lives no more, or was made from other things
  * than the plan asks for. */
 bool br_box_fits(const struct br_box *b, const struct br_plan *plan);
