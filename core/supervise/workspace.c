@@ -74,23 +74,6 @@ static bool lies_within(int fd, int dir)
     }
 }
 
-static int make_path(const char *path, struct br_err *err)
-{
-    char part[BR_PATH_MAX];
-    for (size_t i = 1;; i++) {
-        if (path[i] != '/' && path[i] != 0)
-            continue;
-        memcpy(part, path, i);
-        part[i] = 0;
-        if (mkdir(part, path[i] ? 0755 : 0700) < 0 && errno != EEXIST)
-            return br_err_errno(err, BR_E_STORE_FAILED,
-                                "the state directory '%s' could not be made; nothing was started",
-                                part);
-        if (path[i] == 0)
-            return 0;
-    }
-}
-
 /* A directory of the state directory; made if it is not there. */
 static int open_part(struct supervisor *s, const char *name, uid_t uid, struct br_err *err)
 {
@@ -110,28 +93,13 @@ static int open_part(struct supervisor *s, const char *name, uid_t uid, struct b
 
 int store_open(struct supervisor *s, struct br_err *err)
 {
-    char *path = s->state_dir;
-    struct stat st;
+    const char *path = s->state_dir;
     int r = br_state_path(s->state_dir, getenv, err);
     if (r == 0)
-        r = make_path(path, err);
+        r = br_state_open(path, err);
     if (r < 0)
         return r;
-    s->state_fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (s->state_fd < 0 && lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
-        return br_err_set(err, BR_E_STORE_FAILED,
-                          "the state directory '%s' is a symbolic link; nothing was started. Name "
-                          "the directory it leads to with BRIDLE_STATE_DIR",
-                          path);
-    if (s->state_fd < 0)
-        return br_err_errno(err, BR_E_STORE_FAILED,
-                            "the state directory '%s' could not be opened; nothing was started",
-                            path);
-    if (fstat(s->state_fd, &st) < 0 || (st.st_mode & 077) != 0)
-        return br_err_set(err, BR_E_STORE_FAILED,
-                          "the state directory '%s' is open to other users (mode %03o); nothing "
-                          "was started. chmod 700 it",
-                          path, (unsigned)st.st_mode & 0777);
+    s->state_fd = r;
     if (s->workspace_fd >= 0 &&
         (lies_within(s->state_fd, s->workspace_fd) || lies_within(s->workspace_fd, s->state_fd)))
         return br_err_set(err, BR_E_STORE_FAILED,

@@ -1,0 +1,109 @@
+/*
+ * The private directory of one import, and the sweep of what dead ones left. Called by
+ * bridle-image. A directory belongs to the process that holds its lock; the kernel lets go of it
+ * however that process ends. An image exists once its index does; files without one are left over.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "image/make_priv.h"
+
+#define WORK_PREFIX "tmp."
+
+volatile int br_image_stop;
+
+int br_store_lock(const struct br_image_store *s, struct br_err *err)
+{
+    while (flock(s->fd, LOCK_EX) < 0) {
+        if (errno != EINTR)
+            return br_err_errno(err, BR_E_STORE_FAILED, "the store of images cannot be locked");
+        if (br_image_stop)
+            return br_err_set(err, BR_E_CANCELED, "canceled; nothing was changed");
+    }
+    return 0;
+}
+
+void br_store_unlock(const struct br_image_store *s)
+{
+    (void)flock(s->fd, LOCK_UN);
+}
+
+/* Only what this program makes is ever removed. */
+static int sweep_entry(const struct br_image_store *s, const char *name, struct br_err *err)
+{
+    char index[BR_IMAGE_FILE_MAX];
+    struct stat st;
+    if (strncmp(name, WORK_PREFIX, strlen(WORK_PREFIX)) == 0) {
+        BR_CLEANUP_FD int fd = br_open_beneath(s->fd, name, O_RDONLY | O_DIRECTORY, 0);
+        if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+            return 0; /* its maker lives */
+        return br_remove_tree(s->fd, name, err);
+    }
+    if (strncmp(name, "new_", 4) == 0)
+        return unlinkat(s->fd, name, 0) < 0 && errno != ENOENT
+                   ? br_err_errno(err, BR_E_STORE_FAILED, "'%s' was not removed", name)
+                   : 0;
+    const char *dot = strchr(name, '.');
+    if (!dot || dot - name != (long)BR_IMAGE_HEX || strcmp(dot, ".index") == 0)
+        return 0;
+    snprintf(index, sizeof(index), "%.64s.index", name);
+    if (fstatat(s->fd, index, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
+        return 0;
+    return strcmp(dot, ".tree") == 0 ? br_remove_tree(s->fd, name, err)
+           : strcmp(dot, ".erofs") == 0 && unlinkat(s->fd, name, 0) < 0
+               ? br_err_errno(err, BR_E_STORE_FAILED, "'%s' was not removed", name)
+               : 0;
+}
+
+int br_store_sweep(const struct br_image_store *s, struct br_err *err)
+{
+    int fd = openat(s->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    int r = 0;
+    if (!d) {
+        br_close(&fd);
+        return br_err_errno(err, BR_E_STORE_FAILED, "the store of images cannot be read");
+    }
+    for (struct dirent *e; r == 0 && (e = readdir(d));)
+        r = sweep_entry(s, e->d_name, err);
+    closedir(d);
+    return r;
+}
+
+int br_work_open(struct br_work *w, const struct br_image_store *s, struct br_err *err)
+{
+    char id[BR_ID_MAX];
+    w->store = s;
+    w->fd = -1;
+    br_id_make(id, "import");
+    snprintf(w->name, sizeof(w->name), WORK_PREFIX "%s", id);
+    int r = br_store_lock(s, err);
+    if (r < 0)
+        return r;
+    r = br_store_sweep(s, err);
+    if (r == 0 && mkdirat(s->fd, w->name, 0700) < 0)
+        r = br_err_errno(err, BR_E_STORE_FAILED, "the store of images cannot be written to");
+    if (r == 0) {
+        w->fd = br_open_beneath(s->fd, w->name, O_RDONLY | O_DIRECTORY, 0);
+        if (w->fd < 0 || flock(w->fd, LOCK_EX | LOCK_NB) < 0) {
+            r = br_err_errno(err, BR_E_STORE_FAILED, "'%s' in the store cannot be locked", w->name);
+            br_close(&w->fd);
+            (void)unlinkat(s->fd, w->name, AT_REMOVEDIR);
+        }
+    }
+    br_store_unlock(s);
+    return r;
+}
+
+int br_work_close(struct br_work *w, struct br_err *err)
+{
+    if (w->fd < 0)
+        return 0;
+    int r = br_remove_tree(w->store->fd, w->name, err);
+    br_close(&w->fd);
+    return r;
+}
