@@ -125,6 +125,41 @@ const struct br_cli_verb br_cli_verbs[] = {
         .run = br_cli_doctor,
     },
     {
+        .name = "image",
+        .synopsis = "[options] ACTION [SOURCE | PACKAGE... | IMAGE]",
+        .summary = "make, show, check and remove the images that sandboxes run in",
+        .details =
+            "ACTION is import (of an OCI archive or layout, of what 'docker save' wrote, of a\n"
+            "tar file or of a directory), build (of Debian packages), list, show, verify or\n"
+            "remove. An image is known by an id, the SHA-256 of what is in it, and by names;\n"
+            "IMAGE is either, or the first 8 or more digits of an id. verify reads all of an\n"
+            "image, or of every one.\n"
+            "\n"
+            "'host', this machine's own /usr, is always there, and nothing checks it.",
+        .opts =
+            {{"name", 'n', "NAME", "what to call it (default: from the source)", BR_COMPLETE_NONE},
+             {"format", 0, "FORMAT",
+              "what SOURCE is: auto, docker, oci, tar or directory\n(default: auto)",
+              BR_COMPLETE_NONE},
+             {"suite", 0, "SUITE", "build: the release of Debian (default: bookworm)",
+              BR_COMPLETE_NONE},
+             {"mirror", 0, "MIRROR",
+              "build: an address, a line of sources.list, or a file of\napt's (default: what "
+              "apt on this machine uses)",
+              BR_COMPLETE_FILE},
+             {"unpack-only", 0, NULL,
+              "build: only the packages named and what they depend on,\nnone of their scripts run",
+              BR_COMPLETE_NONE},
+             {"max-bytes", 0, "N", "refuse an image with more bytes in its files",
+              BR_COMPLETE_NONE},
+             {"max-files", 0, "N", "refuse an image with more files", BR_COMPLETE_NONE},
+             OPT_JSON("print JSON")},
+        .operands_min = 1,
+        .operands_max = 400,
+        .complete = BR_COMPLETE_FILE,
+        .run = br_cli_image,
+    },
+    {
         .name = "demo",
         .synopsis = "[options]",
         .summary = "a scripted agent repairs a small sample project",

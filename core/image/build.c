@@ -106,7 +106,11 @@ int br_image_build(const struct br_image_store *s, const struct br_image_build *
     size_t n = (size_t)snprintf(source, sizeof(source), "%s:", b->suite);
     for (const char *const *p = b->packages; *p && n < sizeof(source); p++)
         n += (size_t)snprintf(source + n, sizeof(source) - n, " %s", *p);
+    char path[BR_PATH_MAX];
     int r = check(b, err);
+    /* an ordinary user's namespace needs the ids that /etc/subuid gives it */
+    if (r == 0 && geteuid() != 0)
+        r = br_tool_find("newuidmap", "uidmap", path, err);
     if (r == 0)
         r = br_work_open(&w, s, err);
     if (r < 0)

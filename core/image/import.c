@@ -187,11 +187,13 @@ static int to_layout(const struct br_work *w, enum br_image_format format, struc
     static const char *const add[] = {"umoci",        "raw",   "add-layer", "--image",
                                       "layout:image", "plain", NULL};
     static const char *const oci[] = {
-        "skopeo", "--insecure-policy", /* a local file: nobody signed it */
-        "copy",   "--quiet",           "oci-archive:plain", "oci:layout:image", NULL};
-    static const char *const docker[] = {"skopeo",  "--insecure-policy",    "copy",
-                                         "--quiet", "docker-archive:plain", "oci:layout:image",
-                                         NULL};
+        "skopeo",           "--insecure-policy", /* a local file: nobody signed it */
+        "--tmpdir=.",       "copy",
+        "--quiet",          "oci-archive:plain",
+        "oci:layout:image", NULL};
+    static const char *const docker[] = {
+        "skopeo",  "--insecure-policy",    "--tmpdir=.",       "copy",
+        "--quiet", "docker-archive:plain", "oci:layout:image", NULL};
     int r;
     if (format == BR_FORMAT_OCI || format == BR_FORMAT_DOCKER) {
         r = run(w, "skopeo", format == BR_FORMAT_OCI ? oci : docker, err);

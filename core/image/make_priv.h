@@ -46,6 +46,9 @@ struct br_tool {
  * -BR_E_INVALID_IMAGE with the last line of what it said if it failed.
  */
 int br_tool_run(const struct br_work *w, const struct br_tool *t, struct br_err *err);
+/* The path of a program, or -BR_E_REQUIREMENT_MISSING naming its package. */
+int br_tool_find(const char *program, const char *package, char path[BR_PATH_MAX],
+                 struct br_err *err);
 /* Where programs are looked for; tests set another. Directories separated by ':'. */
 extern const char *br_tool_dirs;
 

@@ -160,18 +160,19 @@ static _Noreturn void child(const struct br_work *w, const struct br_tool *t, co
 
 /* ---- in bridle-image ---- */
 
-static int find(const struct br_tool *t, char path[BR_PATH_MAX], struct br_err *err)
+int br_tool_find(const char *program, const char *package, char path[BR_PATH_MAX],
+                 struct br_err *err)
 {
     for (const char *at = br_tool_dirs; *at;) {
         size_t n = strcspn(at, ":");
-        snprintf(path, BR_PATH_MAX, "%.*s/%s", (int)n, at, t->argv[0]);
+        snprintf(path, BR_PATH_MAX, "%.*s/%s", (int)n, at, program);
         if (access(path, X_OK) == 0)
             return 0;
         at += n + (at[n] == ':');
     }
     return br_err_set(err, BR_E_REQUIREMENT_MISSING,
                       "'%s' is not installed; no image was made. As root: apt-get install %s",
-                      t->argv[0], t->package);
+                      program, package);
 }
 
 struct usage {
@@ -249,8 +250,9 @@ static int judge(const struct br_tool *t, int status, struct talk *talk, struct 
         return br_err_set(err, BR_E_LIMIT_EXCEEDED,
                           "the image has a file that is larger than an image may be; no image was "
                           "made");
-    return br_err_set(err, BR_E_INVALID_IMAGE, "'%s' refused it; no image was made. It said: %s",
-                      t->argv[0], text && *text ? text : "(nothing)");
+    return br_err_set(err, t->trusted ? BR_E_FAILED : BR_E_INVALID_IMAGE,
+                      "'%s' refused it; no image was made. It said: %s", t->argv[0],
+                      text && *text ? text : "(nothing)");
 }
 
 /* Kill the whole group; a trusted program gets time to remove what it made elsewhere. */
@@ -292,7 +294,7 @@ int br_tool_run(const struct br_work *w, const struct br_tool *t, struct br_err 
     char path[BR_PATH_MAX];
     int pipe_fds[2], status = 0;
     struct usage before = {0, 0};
-    int r = find(t, path, err);
+    int r = br_tool_find(t->argv[0], t->package, path, err);
     if (r < 0)
         return r;
     if (br_image_stop)

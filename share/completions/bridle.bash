@@ -7,7 +7,7 @@ _bridle_words() { mapfile -t COMPREPLY < <(compgen -W "$1" -- "$cur"); }
 _bridle() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
   local verb=${COMP_WORDS[1]}
-  local verbs="run exec validate show doctor demo bench help"
+  local verbs="run exec validate show doctor image demo bench help"
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
     _bridle_words "$verbs --help --version"
@@ -79,6 +79,22 @@ _bridle() {
           case $cur in
             -*) _bridle_words "--json --delegate --help" ;;
             *) : ;;
+          esac
+          ;;
+      esac
+      ;;
+    image)
+      case $prev in
+        -n | --name) : ;;
+        --format) : ;;
+        --suite) : ;;
+        --mirror) _bridle_files ;;
+        --max-bytes) : ;;
+        --max-files) : ;;
+        *)
+          case $cur in
+            -*) _bridle_words "--name --format --suite --mirror --unpack-only --max-bytes --max-files --json --help" ;;
+            *) _bridle_files ;;
           esac
           ;;
       esac
