@@ -188,6 +188,9 @@ int br_image_measure(const struct br_box *b, int proc, struct br_err *err);
 /* The receipt's "image" object. */
 void br_image_json(const struct br_box *b, struct br_buf *out);
 
+/* The "seccompFilter" object of plan and receipt. */
+void br_host_filter_json(const struct br_host *h, struct br_buf *out);
+
 /* ---- identity.c ---- */
 
 /* "dedicated", "workspace-owner" or "operator" (an ordinary user's launcher). */
@@ -208,8 +211,9 @@ void br_idmap_close(struct br_idmap *m);
  * the caller; -BR_E_REQUIREMENT_MISSING names the file system that cannot. */
 int br_who_clone_mount(struct br_host *h, const struct br_who *w, int fd, uint64_t set,
                        unsigned recursive, const char *what, struct br_err *err);
-/* All of it as a trial, with nothing left mounted. */
-int br_who_try(struct br_host *h, const struct br_plan *plan, int ws, struct br_err *err);
+/* All of it as a trial, with nothing left mounted; *w is what it will be. */
+int br_who_try(struct br_host *h, const struct br_plan *plan, int ws, struct br_who *w,
+               struct br_err *err);
 /* Is what was measured what was planned? */
 int br_who_check(const struct br_who *w, const struct br_measured *m, struct br_err *err);
 /* The receipt's "identity" object. */

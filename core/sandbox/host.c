@@ -191,6 +191,12 @@ void br_host_close(struct br_host **hp)
     free(h);
 }
 
+void br_host_filter_json(const struct br_host *h, struct br_buf *out)
+{
+    br_buf_printf(out, "{\"tableVersion\":%u,\"sha256\":\"%s\",\"instructions\":%u}",
+                  BR_FILTER_VERSION, h->filter_sha256, h->filter.len);
+}
+
 unsigned br_host_swept(const struct br_host *h)
 {
     return h->swept;

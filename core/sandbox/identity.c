@@ -252,18 +252,18 @@ int br_who_clone_mount(struct br_host *h, const struct br_who *w, int fd, uint64
                         "'%.512s' could not be mounted; nothing was started", what);
 }
 
-int br_who_try(struct br_host *h, const struct br_plan *plan, int ws, struct br_err *err)
+int br_who_try(struct br_host *h, const struct br_plan *plan, int ws, struct br_who *w,
+               struct br_err *err)
 {
     struct stat st;
-    struct br_who w;
     if (fstat(ws, &st) < 0 || !S_ISDIR(st.st_mode))
         return br_err_set(err, BR_E_INVALID_WORKSPACE,
                           "the workspace is not a directory; nothing was started");
-    int r = br_who_plan(&w, h, plan, &st, err);
-    if (r < 0 || !w.idmapped)
+    int r = br_who_plan(w, h, plan, &st, err);
+    if (r < 0 || !w->idmapped)
         return r;
     BR_CLEANUP_FD int tree =
-        br_who_clone_mount(h, &w, ws, MOUNT_ATTR_RDONLY, AT_RECURSIVE, "the workspace", err);
+        br_who_clone_mount(h, w, ws, MOUNT_ATTR_RDONLY, AT_RECURSIVE, "the workspace", err);
     return tree < 0 ? tree : 0;
 }
 

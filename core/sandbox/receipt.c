@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "sandbox/box_priv.h"
-#include "sandbox/filter.h"
 #include "sandbox/rootfs.h"
 
 const char *const br_ns_names[7] = {"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"};
@@ -226,9 +225,8 @@ int br_receipt_write(struct br_buf *out, const struct br_box *b, const struct br
                   m->caps[0], m->caps[1], m->caps[2], m->caps[3], m->caps[4]);
     br_buf_printf(out, ",\"noNewPrivs\":%s,\"seccomp\":%u,\"seccompFilter\":",
                   m->no_new_privs ? "true" : "false", m->seccomp);
-    br_buf_printf(out,
-                  "{\"tableVersion\":%u,\"sha256\":\"%s\",\"instructions\":%u},\"landlock\":%d",
-                  BR_FILTER_VERSION, b->host->filter_sha256, b->host->filter.len,
+    br_host_filter_json(b->host, out);
+    br_buf_printf(out, ",\"landlock\":%d",
                   plan->flags & BR_PLAN_NO_LANDLOCK ? 0 : b->host->landlock_abi);
     br_buf_printf(out, ",\"mounts\":%u,\"allowedPaths\":%u,\"leases\":", m->mounts, plan->nallowed);
     br_leases_receipt(out, &b->leases, &b->shared->copied);

@@ -24,15 +24,22 @@ int br_plan_resolve(struct br_host *h, struct br_plan *plan, int ws_fd, struct b
         r = br_leases_possible(h, plan, err);
     if (r < 0)
         return br_err_wrap(err, "nothing was started");
+    struct br_who who;
     BR_CLEANUP_FD int ws = br_reopen_here(ws_fd, O_PATH | O_DIRECTORY, "the workspace", err);
     if (ws < 0)
         return ws;
     r = br_host_use_image(h, plan->image, err);
     if (r == 0)
-        r = br_who_try(h, plan, ws, err);
+        r = br_who_try(h, plan, ws, &who, err);
     if (r == 0)
         r = br_sources_resolve(plan, ws, err);
-    br_buf_printf(text, "{\"backend\":\"native\"}");
+    if (r < 0)
+        return r;
+    br_buf_printf(text, "{\"backend\":\"native\",\"identity\":");
+    br_who_json(&who, text);
+    br_buf_printf(text, ",\"seccompFilter\":");
+    br_host_filter_json(h, text);
+    br_buf_printf(text, "}");
     br_buf_printf(facts, "landlock %d\nfilter %u %s\n", h->landlock_abi, BR_FILTER_VERSION,
                   h->filter_sha256);
     return r;
