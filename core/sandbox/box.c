@@ -99,6 +99,7 @@ static void discard(struct br_box *b, bool sibling)
         (void)br_cg_remove(&b->cg, NULL);
     }
     br_cg_close(&b->cg);
+    br_close(&b->mntns);
     br_close(&b->pidfd);
 }
 
@@ -111,6 +112,8 @@ static int place(struct br_box *b, struct br_err *err)
     if (!br_weak(LIMITS))
         (void)br_cg_limit(&b->cg, &e->limits, NULL);
     int r = br_measure_birth(b, err);
+    if (r == 0)
+        r = br_mntns_hold(b, err);
     if (r == 0)
         r = br_cg_join_v1(&b->cg, b->pid, err);
     /* when the host is out of memory, the workload goes first */
@@ -134,7 +137,7 @@ int br_box_make(struct br_host *h, struct br_box *b, unsigned slot, uint64_t id,
                 struct br_err *err)
 {
     *b = (struct br_box){
-        .host = h, .slot = slot, .shared = &h->shared[slot], .pidfd = -1, .ctl = -1};
+        .host = h, .slot = slot, .shared = &h->shared[slot], .pidfd = -1, .ctl = -1, .mntns = -1};
     br_leases_init(&b->leases);
     b->shared->pid = 0;
     b->shared->nallowed = 0;
@@ -376,8 +379,7 @@ void br_box_finish(struct br_box **bp, struct br_box_end *end)
     *bp = NULL;
     *end = (struct br_box_end){.verified = false};
     br_close(&b->ctl);
-    /* pid 1 becomes waitable only after every process of its pid namespace has been reaped, and
-     * with the last of them go its mounts */
+    /* pid 1 becomes waitable only after every process of its pid namespace has been reaped */
     do {
         r = waitpid(b->pid, &status, __WALL);
     } while (r < 0 && errno == EINTR);
@@ -386,6 +388,8 @@ void br_box_finish(struct br_box **bp, struct br_box_end *end)
     if (r != b->pid)
         snprintf(end->detail, sizeof(end->detail), "pid 1 of the sandbox could not be waited for");
     if (br_cg_remove(&b->cg, &err) < 0)
+        snprintf(end->detail, sizeof(end->detail), "%.255s", err.text);
+    if (br_mntns_release(b, &err) < 0)
         snprintf(end->detail, sizeof(end->detail), "%.255s", err.text);
     if (br_leases_close(&b->leases, &err) < 0)
         snprintf(end->detail, sizeof(end->detail), "%.255s", err.text);

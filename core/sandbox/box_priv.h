@@ -128,7 +128,9 @@ struct br_box {
     struct br_cg cg;
     pid_t pid;
     int pidfd;
-    int ctl; /* the launcher's end */
+    int ctl;           /* the launcher's end */
+    int mntns;         /* its mount namespace, which so outlives pid 1 */
+    uint64_t mntns_id; /* 0: this kernel does not number them */
     bool started;
     bool read; /* measured.limits and the maps are those of .cg.set */
     uint64_t started_us;
@@ -160,6 +162,11 @@ _Noreturn void br_child_run(const struct br_host *h, struct br_box_shared *s, in
  */
 int br_box_make(struct br_host *h, struct br_box *b, unsigned slot, uint64_t id, bool sibling,
                 struct br_err *err);
+
+/* gone.c. Hold the mount namespace of a box that was just born. */
+int br_mntns_hold(struct br_box *b, struct br_err *err);
+/* Drop it, with its mounts; -BR_E_FAILED if somebody else still holds it. */
+int br_mntns_release(struct br_box *b, struct br_err *err);
 
 enum { BR_NS_CGROUP = 6, BR_NS_COUNT = 7 };
 /* The ids of the namespaces first..end-1 of a process ("self" or a pid). */

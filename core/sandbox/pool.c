@@ -47,13 +47,14 @@ struct request {
     uint64_t id;
 };
 
-/* The box as the preparer has it, whose descriptors come along: pidfd, ctl, then the cgroups. */
+/* The box as the preparer has it, whose descriptors come along: pidfd, ctl, mntns, then the
+ * cgroups. */
 struct reply {
     unsigned slot;
     int code;
     struct br_box box;
 };
-#define REPLY_FDS (2 + BR_CG_CTLS)
+#define REPLY_FDS (3 + BR_CG_CTLS)
 
 union control {
     struct cmsghdr align;
@@ -66,8 +67,8 @@ static int send_reply(int fd, const struct reply *re)
 {
     union control ctl;
     const struct br_box *b = &re->box;
-    int fds[REPLY_FDS] = {b->pidfd, b->ctl};
-    unsigned n = re->code < 0 ? 0 : 2;
+    int fds[REPLY_FDS] = {b->pidfd, b->ctl, b->mntns};
+    unsigned n = re->code < 0 ? 0 : 3;
     for (unsigned i = 0; n && i < b->cg.place->ndirs; i++)
         fds[n++] = b->cg.fds[i];
     struct iovec iov = {.iov_base = (void *)(uintptr_t)re, .iov_len = sizeof(*re)};
@@ -108,6 +109,7 @@ static _Noreturn void preparer(struct br_host *h, int fd, pid_t launcher)
             _exit(0);
         br_close(&re.box.pidfd);
         br_close(&re.box.ctl);
+        br_close(&re.box.mntns);
         if (re.code == 0)
             br_cg_close(&re.box.cg);
         /* out of the namespaces of the box that was made, into those of the next one */
@@ -212,7 +214,7 @@ static void take_in(struct br_host *h, struct reply *re, const int *fds, unsigne
 {
     struct br_pool *p = h->pool;
     unsigned i = re->slot;
-    struct br_box *b = re->code == 0 && nfds == 2 + h->place.ndirs ? calloc(1, sizeof(*b)) : NULL;
+    struct br_box *b = re->code == 0 && nfds == 3 + h->place.ndirs ? calloc(1, sizeof(*b)) : NULL;
     if (!b) {
         for (unsigned k = 0; k < nfds; k++)
             close(fds[k]);
@@ -224,9 +226,10 @@ static void take_in(struct br_host *h, struct reply *re, const int *fds, unsigne
     b->shared = &h->shared[i];
     b->pidfd = fds[0];
     b->ctl = fds[1];
+    b->mntns = fds[2];
     b->cg.place = &h->place;
     for (unsigned k = 0; k < h->place.ndirs; k++)
-        b->cg.fds[k] = fds[2 + k];
+        b->cg.fds[k] = fds[3 + k];
     p->slots[i].state = SLOT_READY;
     p->slots[i].age = p->clock++;
     p->slots[i].box = b;
