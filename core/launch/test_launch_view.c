@@ -381,7 +381,7 @@ static void test_receipt(void **state)
     rig_need_root();
     rig_open(&r, 0);
     assert_true(rig_launch(&r));
-    assert_int_equal(br_json_scan(r.receipt, strlen(r.receipt), 8, 200, NULL), 0);
+    assert_int_equal(br_json_scan(r.receipt, strlen(r.receipt), 8, 2000, NULL), 0);
     snprintf(want, sizeof(want), "\"uidMap\":\"1000 %u 1\"", BR_UID_SANDBOX);
     assert_non_null(strstr(r.receipt, want));
     assert_non_null(strstr(r.receipt, "\"noNewPrivs\":true,\"seccomp\":2"));

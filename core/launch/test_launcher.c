@@ -4,7 +4,8 @@
  *   BRIDLE_TEST_WEAK=NAME,...         what is left out, see sandbox/weak.h
  *   BRIDLE_TEST_POOL=N               struct br_host_config.pool; 1 by default
  *   BRIDLE_TEST_FAIL=CALL:N:ERRNO    the N-th call of that wrapper (1...) fails, and all later ones
- *   BRIDLE_TEST_FAIL=CALL:N:nothing  the N-th call says that it has worked and does nothing
+ *   BRIDLE_TEST_FAIL=CALL:N:nothing  they say that they have worked and do nothing
+ *   BRIDLE_TEST_FAIL=CALL:N:once     the N-th alone does so
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,12 +17,13 @@
 
 static enum br_sys fail_call;
 static int fail_at, fail_errno, seen;
+static bool once;
 
 static int hook(enum br_sys call)
 {
-    if (call != fail_call || ++seen < fail_at)
+    if (call != fail_call || ++seen < fail_at || (once && seen > fail_at))
         return 0;
-    return fail_errno != BR_SYS_NOTHING ? fail_errno : seen == fail_at ? BR_SYS_NOTHING : 0;
+    return fail_errno;
 }
 
 static int set_failure(const char *text)
@@ -29,7 +31,8 @@ static int set_failure(const char *text)
     char name[32], how[16];
     if (sscanf(text, "%31[A-Z0-9_]:%d:%15s", name, &fail_at, how) != 3)
         return -1;
-    fail_errno = strcmp(how, "nothing") == 0 ? BR_SYS_NOTHING : atoi(how);
+    once = strcmp(how, "once") == 0;
+    fail_errno = once || strcmp(how, "nothing") == 0 ? BR_SYS_NOTHING : atoi(how);
     for (int c = 0; c < BR_SYS_COUNT_; c++)
         if (strcmp(br_sys_name((enum br_sys)c), name) == 0) {
             fail_call = (enum br_sys)c;

@@ -120,6 +120,8 @@ static int place(struct br_box *b, struct br_err *err)
     if (r == 0 && br_sys_idmap(b->pid, "oom_score_adj", BR_BOX_OOM_SCORE) < 0)
         r = br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                          "the sandbox's 'oom_score_adj' could not be raised; nothing was started");
+    if (r == 0)
+        r = br_measure_joined(b, err);
     if (r == 0 && br_who_expect(&b->who, b->host, e)) {
         r = br_who_map(&b->who, b->pid, err);
         b->shared->mapped = r == 0;
@@ -328,7 +330,7 @@ static int hand_over(struct br_box *b, const struct br_plan *plan, int ws_fd, in
 int br_box_start(struct br_box *b, const struct br_plan *plan, int ws_fd, int chan_fd,
                  struct br_box_info *info, struct br_err *err)
 {
-    *info = (struct br_box_info){.receipt = BR_BUF_INIT(BR_BLOB_INLINE_MAX)};
+    *info = (struct br_box_info){.receipt = BR_BUF_INIT(BR_EVENT_MAX / 2)};
     if (!br_check(!b->started))
         return br_err_set(err, BR_E_INTERNAL, "a sandbox was started twice");
     b->started = true;
@@ -352,7 +354,7 @@ int br_box_start(struct br_box *b, const struct br_plan *plan, int ws_fd, int ch
         return r;
     memcpy(info->name, b->name, sizeof(info->name));
     memcpy(info->image, b->image, sizeof(info->image));
-    info->mounts = b->measured.mounts;
+    info->mounts = b->measured.mounts.n;
     return 0;
 }
 
@@ -396,6 +398,7 @@ void br_box_finish(struct br_box **bp, struct br_box_end *end)
     end->verified = end->detail[0] == 0;
     br_close(&b->pidfd);
     b->host->taken[b->slot] = false;
+    br_mounts_free(&b->measured.mounts);
     free(b);
 }
 

@@ -11,6 +11,7 @@
 #include "sandbox/cgroup.h"
 #include "sandbox/image.h"
 #include "sandbox/lease.h"
+#include "sandbox/mounts.h"
 #include "sandbox/sandbox.h"
 #include "sandbox/tree.h"
 #include "sandbox/weak.h"
@@ -89,11 +90,15 @@ struct br_host {
     struct br_host_config cfg;
     uid_t uid; /* the launcher's, before it made a user namespace */
     gid_t gid;
-    uint64_t own_ns[7]; /* the host's namespaces, before anything was made */
-    unsigned boxes;     /* so far */
-    bool fresh;         /* the launcher sits in net, ipc and uts namespaces for the next box */
-    int rootfs;         /* O_PATH of the prepared root, of the image "host" */
-    int state_fd;       /* the state directory: images and leases; -1: none was given */
+    uint64_t own_ns[7];  /* the host's namespaces, before anything was made */
+    uint64_t last_ns[7]; /* those that the launcher was in last */
+    unsigned boxes;      /* so far */
+    bool fresh;          /* the launcher sits in net, ipc and uts namespaces for the next box */
+    int rootfs;          /* O_PATH of the prepared root, of the image "host" */
+    struct br_mounts root_mounts;   /* what is mounted in it, measured */
+    unsigned own_filters;           /* system call filters that the launcher itself is under */
+    uint64_t masked;                /* which of what br_mask_path() names this kernel has */
+    int state_fd;                   /* the state directory: images and leases; -1: none was given */
     struct br_image_root image;     /* the root of another image */
     char image_id[BR_IMAGE_ID_MAX]; /* what the next box gets: "host" or image.id */
     struct br_expect expect;
@@ -109,6 +114,8 @@ struct br_host {
     bool taken[BR_SLOTS];         /* of `shared`: a box that came from the pool has it */
 };
 
+enum { BR_RLIMIT_CORE, BR_RLIMIT_FSIZE, BR_RLIMIT_NOFILE, BR_RLIMITS };
+
 /* What the launcher reads of pid 1. */
 struct br_measured {
     uint64_t ns[7];
@@ -117,7 +124,11 @@ struct br_measured {
     unsigned no_new_privs, seccomp, filters;
     unsigned uids[4], gids[4]; /* real, effective, saved, file system */
     bool groups;               /* it has supplementary ones */
-    uint32_t mounts;
+    pid_t session;
+    bool in_cgroup;
+    char cwd[64];
+    uint64_t rlimits[BR_RLIMITS];
+    struct br_mounts mounts;
     struct br_cg_read limits;
 };
 extern const char *const br_ns_names[7];
@@ -174,12 +185,16 @@ int br_measure_ns(const char *who, unsigned first, unsigned end, uint64_t ns[7],
                   struct br_err *err);
 /* Namespaces that pid 1 was born in: before it becomes another user. */
 int br_measure_birth(struct br_box *b, struct br_err *err);
+/* It is in its cgroup, in every hierarchy. */
+int br_measure_joined(struct br_box *b, struct br_err *err);
+/* What the launcher itself is under. */
+int br_measure_self(struct br_host *h, struct br_err *err);
 /* Id maps and limits, once they are set. */
 int br_measure_limits(struct br_box *b, struct br_err *err);
 /* The rest, when it has executed: in its final state, before anybody can ask it to do something. */
 int br_measure_final(struct br_box *b, struct br_err *err);
 /* Refuse what differs from the plan. */
-int br_measure_check(const struct br_box *b, const struct br_plan *plan, struct br_err *err);
+int br_measure_check(struct br_box *b, const struct br_plan *plan, struct br_err *err);
 /* The isolation receipt, a JSON object. */
 int br_receipt_write(struct br_buf *out, const struct br_box *b, const struct br_plan *plan,
                      struct br_err *err);
@@ -225,6 +240,12 @@ int br_who_try(struct br_host *h, const struct br_plan *plan, int ws, struct br_
 int br_who_check(const struct br_who *w, const struct br_measured *m, struct br_err *err);
 /* The receipt's "identity" object. */
 void br_who_json(const struct br_who *w, struct br_buf *out);
+/* The mounts of a sandbox as the plan says (wants.c). */
+void br_wants_of(struct br_mount_wants *w, const struct br_box *b, const struct br_plan *plan);
+
+/* The n-th path below the root that is masked, if the kernel has it; NULL at the end. At most 64.
+ */
+const char *br_mask_path(unsigned n);
 
 /* Landlock. The ABI of this kernel; 0: none. */
 int br_landlock_abi(void);

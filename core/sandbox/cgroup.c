@@ -333,12 +333,21 @@ static void wait_change(int fd, bool v2)
     (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &half, NULL);
 }
 
+/* Said to be removed is not enough for "verified". */
+static bool is_gone(int parent, const char *name)
+{
+    if (faccessat(parent, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+        return true;
+    errno = EEXIST;
+    return false;
+}
+
 static int remove_one(int parent, const char *name, int fd, bool v2)
 {
     uint64_t deadline = br_now_us() + EMPTY_DEADLINE_US;
     for (;;) {
         /* the kernel removes a cgroup only when nothing is in it */
-        if (br_sys_rmcgroup(parent, name) == 0 || errno == ENOENT)
+        if ((br_sys_rmcgroup(parent, name) == 0 || errno == ENOENT) && is_gone(parent, name))
             return 0;
         if (errno != EBUSY || br_now_us() >= deadline)
             return -1;

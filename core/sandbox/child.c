@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "sandbox/attach.h"
@@ -244,6 +245,8 @@ static int mount_all(const struct br_host *h, struct br_box_shared *s, const int
 static int drop_capabilities(struct br_err *err)
 {
     STEP(br_sys_prctl(PR_SET_SECUREBITS, SECURE_BITS, 0), "secure bits");
+    errno = ECANCELED; /* nobody else can read them */
+    STEP(prctl(PR_GET_SECUREBITS) != SECURE_BITS ? -1 : 0, "secure bits");
     STEP(br_sys_prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0), "drop ambient capabilities");
     STEP(br_sys_capset_none(), "drop capabilities");
     return 0;
@@ -257,6 +260,18 @@ static int set_limits(const struct br_limits *l, struct br_err *err)
     STEP(br_sys_setrlimit(RLIMIT_FSIZE, l->fsize_bytes), "RLIMIT_FSIZE; raise the hard limit");
     STEP(br_sys_setrlimit(RLIMIT_NOFILE, l->nofile), "RLIMIT_NOFILE; raise the hard limit");
     return 0;
+}
+
+/* What only this process can see, once bridle-init has made itself undumpable. */
+static int check_fds(int chan)
+{
+    struct stat st, want;
+    for (int fd = 0; fd < 3; fd++)
+        if (fstat(fd, &st) < 0 || !S_ISCHR(st.st_mode) || st.st_rdev != makedev(1, 3))
+            return -1;
+    if (fstat(chan, &want) < 0 || fstat(3, &st) < 0)
+        return -1;
+    return st.st_dev == want.st_dev && st.st_ino == want.st_ino ? 0 : -1;
 }
 
 /* Only 0, 1, 2, the init channel as 3, and, until it executes, the control socket and the rules of
@@ -278,6 +293,8 @@ static int arrange_fds(int *ctl, int *rules, int chan, struct br_err *err)
         STEP(fcntl(3, F_SETFD, 0), "the init channel");
     if (br_weak(FDS))
         return 0;
+    errno = ECANCELED;
+    STEP(check_fds(chan), "stdin, stdout, stderr and the init channel");
     STEP(br_sys_close_range(4, (unsigned)*ctl - 1), "close descriptors");
     STEP(br_sys_close_range((unsigned)*ctl + 1, (unsigned)last - 1), "close descriptors");
     STEP(br_sys_close_range((unsigned)last + 1, ~0u), "close descriptors");
@@ -298,6 +315,11 @@ static int confine(const struct br_host *h, const struct br_box_shared *s, int r
         r = set_limits(&s->limits, err);
     if (r < 0)
         return r;
+    int on_death = 0;
+    errno = ECANCELED; /* nobody else can read it */
+    if (!br_weak(PDEATH))
+        STEP(prctl(PR_GET_PDEATHSIG, &on_death) < 0 || on_death != SIGKILL ? -1 : 0,
+             "die with the launcher");
     if (!br_weak(FILTER) && !br_weak(SUID))
         STEP(br_sys_seccomp(&h->filter), "system call filter");
     return 0;

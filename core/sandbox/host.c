@@ -15,6 +15,7 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "sandbox/box_priv.h"
@@ -56,17 +57,63 @@ static int loopback_up(void)
     return fd < 0 ? -1 : ioctl(fd, SIOCSIFFLAGS, &ifr);
 }
 
+/*
+ * What follows an unshare changes mounts, the host name and the network: it must not happen to the
+ * host's, nor in what the last sandbox has used. 0, or -1 and errno.
+ */
+static int has_left(struct br_host *h, const char *ns)
+{
+    for (unsigned i = 0; i < BR_NS_COUNT; i++) {
+        uint64_t now[BR_NS_COUNT];
+        if (strcmp(br_ns_names[i], ns) != 0)
+            continue;
+        if (br_measure_ns("self", i, i + 1, now, NULL) < 0)
+            return -1;
+        bool same = now[i] == h->own_ns[i] || now[i] == h->last_ns[i];
+        h->last_ns[i] = now[i];
+        errno = ECANCELED;
+        return same ? -1 : 0;
+    }
+    return -1;
+}
+
+/* Every /proc of a kernel has the same. */
+static void find_masked(struct br_host *h)
+{
+    char path[64];
+    const char *name;
+    for (unsigned i = 0; (name = br_mask_path(i)); i++) {
+        snprintf(path, sizeof(path), "/%s", name);
+        h->masked |= (uint64_t)(access(path, F_OK) == 0) << i;
+    }
+}
+
+/* Would mounts that are made here appear in another namespace? */
+static bool still_shared(void)
+{
+    struct br_mounts m;
+    bool shared = br_mounts_read(&m, "self", NULL) < 0;
+    for (unsigned i = 0; i < m.n; i++)
+        shared |= (m.list[i].flags & BR_MNT_SHARED) != 0;
+    br_mounts_free(&m);
+    errno = ECANCELED;
+    return shared;
+}
+
 int br_host_refresh(struct br_host *h, struct br_err *err)
 {
     if (h->fresh)
         return 0;
     int what =
         CLONE_NEWUTS | (br_weak(NETNS) ? 0 : CLONE_NEWNET) | (br_weak(IPCNS) ? 0 : CLONE_NEWIPC);
-    if (br_sys_unshare(what) < 0)
+    if (br_sys_unshare(what) < 0 || has_left(h, "uts") < 0 ||
+        (!br_weak(NETNS) && has_left(h, "net") < 0) || (!br_weak(IPCNS) && has_left(h, "ipc") < 0))
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                             "network, ipc and uts namespaces could not be made; nothing was "
                             "started. As root: sysctl -w user.max_net_namespaces=15000");
-    if (br_sys_sethostname(BR_BOX_HOSTNAME) < 0 || (!br_weak(NETNS) && loopback_up() < 0))
+    struct utsname u = {.nodename = ""};
+    if (br_sys_sethostname(BR_BOX_HOSTNAME) < 0 || (!br_weak(NETNS) && loopback_up() < 0) ||
+        uname(&u) < 0 || strcmp(u.nodename, BR_BOX_HOSTNAME) != 0)
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                             "the sandbox's host name or loopback could not be set; nothing was "
                             "started. As root this needs CAP_NET_ADMIN");
@@ -121,18 +168,21 @@ static int open_steps(struct br_host *h, struct br_err *err)
     default_signals();
     umask(022);
     br_filter_hash(&h->filter, h->filter_sha256);
+    if ((r = br_measure_self(h, err)) < 0)
+        return r;
+    find_masked(h);
     h->landlock_abi = br_landlock_abi();
     /* before the mount namespace: the root covers /sys */
     br_cg_find(&h->place, &env);
     h->swept = br_cg_sweep(&h->place);
     if (h->uid != 0 && (r = own_user_namespace(h->uid, h->gid, err)) < 0)
         return r;
-    if (br_sys_unshare(CLONE_NEWNS) < 0)
+    if (br_sys_unshare(CLONE_NEWNS) < 0 || has_left(h, "mnt") < 0)
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                             "a mount namespace could not be made; nothing was started. Run as an "
                             "ordinary user, or as root with CAP_SYS_ADMIN");
     /* mounts that the host makes later still arrive; nothing of ours goes out */
-    if (br_sys_mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
+    if (br_sys_mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0 || still_shared())
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING, "mounts could not be made private");
     if (br_weak(SHARED)) /* with copies of its own, not with the host */
         (void)br_sys_mount(NULL, "/", NULL, MS_REC | MS_SHARED, NULL);
@@ -142,6 +192,8 @@ static int open_steps(struct br_host *h, struct br_err *err)
     h->rootfs = br_rootfs_build(init, err);
     if (h->rootfs < 0)
         return h->rootfs;
+    if ((r = br_measure_root(&h->root_mounts, BR_ROOTFS_POINT, false, err)) < 0)
+        return r;
     h->shared = mmap(NULL, BR_SLOTS * sizeof(*h->shared), PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (h->shared == MAP_FAILED) {
@@ -185,6 +237,7 @@ void br_host_close(struct br_host **hp)
     br_image_root_close(&h->image);
     br_close(&h->rootfs);
     br_close(&h->state_fd);
+    br_mounts_free(&h->root_mounts);
     free(h->filter.filter);
     if (h->shared)
         munmap(h->shared, BR_SLOTS * sizeof(*h->shared));

@@ -88,7 +88,10 @@ int br_who_map(const struct br_who *w, pid_t pid, struct br_err *err)
  */
 int br_who_leave_keyring(struct br_err *err)
 {
-    if (br_sys_new_keyring() < 0 && errno != ENOSYS && errno != EPERM)
+    long serial = br_sys_new_keyring();
+    if (serial == 0) /* no key ring has this one */
+        errno = ECANCELED;
+    if (serial <= 0 && errno != ENOSYS && errno != EPERM)
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                             "the operator's session key ring could not be left; nothing was "
                             "started. See kernel.keys.maxkeys, or /proc/key-users");

@@ -40,6 +40,7 @@ void br_image_root_close(struct br_image_root *r)
         (void)br_sys_umount(path, MNT_DETACH);
     }
     br_close(&r->stage);
+    br_mounts_free(&r->mounts);
     r->id[0] = 0;
 }
 
@@ -215,6 +216,8 @@ int br_image_root_use(struct br_image_root *r, const char *id, int state_fd, boo
     BR_CLEANUP_FD int init = k < 0 ? -1 : br_reopen_here(init_fd, O_PATH, "bridle-init", err);
     if (k == 0)
         k = init < 0 ? init : make_root(r, file, tree, as_root, init, err);
+    if (k == 0)
+        k = br_measure_root(&r->mounts, BR_ROOTFS_POINT "/root", true, err);
     if (k < 0) {
         br_image_root_close(r);
         return k;

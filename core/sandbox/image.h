@@ -6,6 +6,7 @@
 #define BR_SANDBOX_IMAGE_H
 
 #include "image/image.h"
+#include "sandbox/mounts.h"
 
 struct br_image_root {
     char id[BR_IMAGE_ID_MAX]; /* "": none */
@@ -15,6 +16,7 @@ struct br_image_root {
     enum br_image_how how;    /* of the last check */
     const char *mounted;      /* "erofs", "erofs-loop", "tree": how its files are reached */
     struct br_image_stamp file;
+    struct br_mounts mounts; /* what is mounted in it, measured */
 };
 void br_image_root_init(struct br_image_root *r);
 

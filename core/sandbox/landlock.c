@@ -117,10 +117,24 @@ int br_landlock_allow(int abi, int rules, const struct br_box_shared *s, const i
     return ok ? 0 : rules_failed(err);
 }
 
+/*
+ * The kernel does not tell what a process's rules are. A FIFO that everybody may write, in the
+ * read-only root (which does not count for FIFOs): nothing but Landlock refuses to open it.
+ */
+static bool refuses(void)
+{
+    BR_CLEANUP_FD int fd = open("/" BR_ROOTFS_LOCKED, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    return fd < 0 && errno == EACCES;
+}
+
 int br_landlock_apply(int rules, struct br_err *err)
 {
-    if (br_sys_landlock(SYS_landlock_restrict_self, rules, 0, 0, 0) == 0)
-        return 0;
-    return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
-                        "Landlock could not be applied; nothing was started");
+    if (br_sys_landlock(SYS_landlock_restrict_self, rules, 0, 0, 0) < 0)
+        return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
+                            "Landlock could not be applied; nothing was started");
+    if (!refuses())
+        return br_err_set(err, BR_E_REQUIREMENT_MISSING,
+                          "Landlock was applied, and does not refuse what it must; nothing was "
+                          "started");
+    return 0;
 }

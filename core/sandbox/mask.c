@@ -66,6 +66,13 @@ static const struct {
     {"proc/tty", BR_MASK_DIR, "terminals of the host"},
 };
 
+_Static_assert(BR_ARRAY_LEN(masks) <= 64, "one bit each in br_host.masked");
+
+const char *br_mask_path(unsigned n)
+{
+    return n < BR_ARRAY_LEN(masks) ? masks[n].path : NULL;
+}
+
 static int failed(const char *what, struct br_err *err)
 {
     return br_err_errno(err, BR_E_REQUIREMENT_MISSING,

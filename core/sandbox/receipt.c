@@ -8,6 +8,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "sandbox/box_priv.h"
@@ -74,20 +76,47 @@ int br_measure_ns(const char *who, unsigned first, unsigned end, uint64_t ns[7],
     return 0;
 }
 
-static int count_mounts(int dir, uint32_t *n, struct br_err *err)
+static int differs(struct br_err *err, const char *what)
 {
-    static char text[1024 * 1024]; /* a workspace may have many mounts below it */
-    int r = read_at(dir, "mountinfo", text, sizeof(text), err);
-    for (const char *p = text; r == 0 && (p = strchr(p, '\n')); p++)
-        ++*n;
-    return r;
+    return br_err_set(err, BR_E_REQUIREMENT_MISSING,
+                      "the sandbox was measured and is not what was planned: %s; nothing was "
+                      "started",
+                      what);
 }
 
+/* Right after birth: a child that is not in namespaces of its own must not go on. */
 int br_measure_birth(struct br_box *b, struct br_err *err)
 {
     char who[16];
     snprintf(who, sizeof(who), "%d", (int)b->pid);
-    return br_measure_ns(who, 0, BR_NS_CGROUP, b->measured.ns, err);
+    int r = br_measure_ns(who, 0, BR_NS_CGROUP, b->measured.ns, err);
+    for (unsigned i = 0; r == 0 && i < BR_NS_CGROUP; i++)
+        if (b->measured.ns[i] == b->host->own_ns[i] && !br_weak(ANY))
+            r = differs(err, "it shares a namespace with this host");
+    return r;
+}
+
+/* The kernel's name of a cgroup ends with that of ours, in each hierarchy that has limits. */
+int br_measure_joined(struct br_box *b, struct br_err *err)
+{
+    char text[8192], *save = NULL;
+    unsigned found = 0;
+    size_t n = strlen(b->cg.name);
+    BR_CLEANUP_FD int dir = open_proc(b);
+    int r = read_at(dir, "cgroup", text, sizeof(text), err);
+    if (r < 0)
+        return r;
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        size_t len = strlen(line);
+        found += len > n && line[len - n - 1] == '/' && strcmp(line + len - n, b->cg.name) == 0;
+    }
+    b->measured.in_cgroup = found == b->cg.place->ndirs || br_weak(ANY);
+    if (!b->measured.in_cgroup)
+        return differs(err, "it is not in its cgroup");
+    r = read_at(dir, "oom_score_adj", text, sizeof(text), err);
+    if (r == 0 && strtol(text, NULL, 10) != strtol(BR_BOX_OOM_SCORE, NULL, 10))
+        r = differs(err, "the host would not end it first when memory is short");
+    return r;
 }
 
 int br_measure_limits(struct br_box *b, struct br_err *err)
@@ -114,6 +143,7 @@ static bool field(const char *text, const char *name, int base, uint64_t *out)
     return true;
 }
 
+/* "Uid:	1	1	1	1" */
 static bool four(const char *text, const char *name, unsigned v[4])
 {
     const char *p = strstr(text, name);
@@ -127,21 +157,42 @@ static int read_status(int dir, struct br_measured *m, struct br_err *err)
     int r = read_at(dir, "status", text, sizeof(text), err);
     if (r < 0)
         return r;
-    bool ok = true;
+    bool ok = four(text, "\nUid:", m->uids) && four(text, "\nGid:", m->gids);
     for (unsigned i = 0; i < 5; i++)
         ok = ok && field(text, cap_names[i], 16, &m->caps[i]);
     ok = ok && field(text, "NoNewPrivs:", 10, &v[0]) && field(text, "Seccomp:", 10, &v[1]) &&
-         four(text, "Uid:", m->uids) && four(text, "Gid:", m->gids);
+         field(text, "Seccomp_filters:", 10, &v[2]);
     if (!ok)
         return br_err_set(err, BR_E_REQUIREMENT_MISSING,
-                          "'/proc' does not tell a process's capabilities and filter; nothing was "
-                          "started. Use a kernel with CONFIG_SECCOMP");
-    (void)field(text, "Seccomp_filters:", 10, &v[2]);
+                          "'/proc' does not tell a process's capabilities and filters; nothing was "
+                          "started. Use Linux 5.9 or newer with CONFIG_SECCOMP");
     m->no_new_privs = (unsigned)v[0];
     m->seccomp = (unsigned)v[1];
     m->filters = (unsigned)v[2];
     const char *groups = strstr(text, "\nGroups:");
     m->groups = !groups || groups[8 + strspn(groups + 8, " \t")] != '\n';
+    return 0;
+}
+
+static const struct {
+    int what;
+    const char *name;
+} rlimits[BR_RLIMITS] = {
+    [BR_RLIMIT_CORE] = {RLIMIT_CORE, "core"},
+    [BR_RLIMIT_FSIZE] = {RLIMIT_FSIZE, "fsize"},
+    [BR_RLIMIT_NOFILE] = {RLIMIT_NOFILE, "nofile"},
+};
+
+static int read_rlimits(struct br_box *b, struct br_err *err)
+{
+    for (unsigned i = 0; i < BR_RLIMITS; i++) {
+        struct rlimit l;
+        if (prlimit(b->pid, (enum __rlimit_resource)rlimits[i].what, NULL, &l) < 0)
+            return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
+                                "the sandbox's limits could not be read; nothing was started");
+        /* whichever is larger counts: the soft one can be raised to the hard one */
+        b->measured.rlimits[i] = l.rlim_max;
+    }
     return 0;
 }
 
@@ -156,42 +207,104 @@ int br_measure_final(struct br_box *b, struct br_err *err)
         r = read_status(dir, m, err);
     if (r == 0)
         r = br_image_measure(b, dir, err);
-    return r < 0 ? r : count_mounts(dir, &m->mounts, err);
+    if (r == 0)
+        r = read_rlimits(b, err);
+    ssize_t n = r == 0 ? readlinkat(dir, "cwd", m->cwd, sizeof(m->cwd) - 1) : 0;
+    m->cwd[n > 0 ? n : 0] = 0;
+    m->session = getsid(b->pid);
+    if (r == 0)
+        r = br_mounts_read(&m->mounts, who, err);
+    if (r == 0)
+        br_mounts_sort(&m->mounts);
+    return r;
 }
 
-static int differs(struct br_err *err, const char *what)
+int br_measure_self(struct br_host *h, struct br_err *err)
 {
-    return br_err_set(err, BR_E_REQUIREMENT_MISSING,
-                      "the sandbox was measured and is not what was planned: %s; nothing was "
-                      "started",
-                      what);
+    struct br_measured m = {.no_new_privs = 0};
+    BR_CLEANUP_FD int dir = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int r = read_status(dir, &m, err);
+    h->own_filters = m.filters;
+    return r;
 }
 
-int br_measure_check(const struct br_box *b, const struct br_plan *plan, struct br_err *err)
+int br_measure_root(struct br_mounts *m, const char *point, bool image, struct br_err *err)
+{
+    br_mounts_free(m);
+    int r = br_mounts_read(m, "self", err);
+    if (r < 0)
+        return r;
+    br_mounts_below(m, point);
+    br_mounts_sort(m);
+    for (unsigned i = 0; i < m->n && !br_weak(ANY); i++) {
+        const struct br_mount *e = &m->list[i];
+        unsigned must = BR_MNT_RO | BR_MNT_NOSUID |
+                        (strncmp(e->target, "/dev/", 5) == 0 ? BR_MNT_NOEXEC : BR_MNT_NODEV);
+        if ((e->flags & must) != must || e->flags & (BR_MNT_SHARED | BR_MNT_SLAVE))
+            return differs(err, "a mount of its root can be written, or more than that");
+    }
+    return br_rootfs_check(m->list, m->n, image, err);
+}
+
+static const char *check_privilege(const struct br_box *b)
 {
     const struct br_measured *m = &b->measured;
-    if (br_weak(ANY))
-        return 0;
-    for (unsigned i = 0; i < BR_ARRAY_LEN(m->ns); i++)
-        if (m->ns[i] == b->host->own_ns[i])
-            return differs(err, "it shares a namespace with this host");
+    const struct br_host *h = b->host;
     uint64_t caps = 0;
     for (unsigned i = 0; i < 5; i++)
         caps |= m->caps[i];
     if (caps)
-        return differs(err, "it still has capabilities");
+        return "it still has capabilities";
     if (m->no_new_privs != 1)
-        return differs(err, "no_new_privs is not set");
-    if (m->seccomp != 2)
-        return differs(err, "it has no system call filter");
+        return "no_new_privs is not set";
+    if (m->seccomp != 2 || m->filters != h->own_filters + 1)
+        return "it has no system call filter of its own";
     if (b->who.uid == 0 || b->who.gid == 0)
-        return differs(err, "it is root outside");
-    int r = br_who_check(&b->who, m, err);
-    if (r < 0)
-        return r;
-    if (m->mounts < 10)
-        return differs(err, "mounts are missing");
-    return br_cg_compare(&m->limits, &plan->limits, err);
+        return "it is root outside";
+    return NULL;
+}
+
+static const char *check_rest(const struct br_box *b, const struct br_plan *plan)
+{
+    const struct br_measured *m = &b->measured;
+    for (unsigned i = 0; i < BR_NS_COUNT; i++)
+        if (m->ns[i] == b->host->own_ns[i])
+            return "it shares a namespace with this host";
+    if (!m->in_cgroup)
+        return "it is not in its cgroup";
+    if (m->session != b->pid)
+        return "it has no session of its own";
+    if (strcmp(m->cwd, BR_BOX_WORKSPACE) != 0)
+        return "it is not in its workspace";
+    if (m->rlimits[BR_RLIMIT_CORE] != 0 ||
+        m->rlimits[BR_RLIMIT_FSIZE] != plan->limits.fsize_bytes ||
+        m->rlimits[BR_RLIMIT_NOFILE] != plan->limits.nofile)
+        return "its limits on files and core dumps are others";
+    return NULL;
+}
+
+static int check_mounts(struct br_box *b, const struct br_plan *plan, struct br_err *err)
+{
+    struct br_mount_wants w = {.n = 0};
+    br_wants_of(&w, b, plan);
+    int r = br_mounts_compare(&b->measured.mounts, &w, err);
+    br_wants_free(&w);
+    return r;
+}
+
+int br_measure_check(struct br_box *b, const struct br_plan *plan, struct br_err *err)
+{
+    if (br_weak(ANY))
+        return 0; /* tests only: what is weaker is what they are about */
+    const char *what = check_privilege(b);
+    if (!what)
+        what = check_rest(b, plan);
+    if (what)
+        return differs(err, what);
+    int r = br_who_check(&b->who, &b->measured, err);
+    if (r == 0)
+        r = check_mounts(b, plan, err);
+    return r < 0 ? r : br_cg_compare(&b->measured.limits, &plan->limits, err);
 }
 
 static void put_cgroups(struct br_buf *out, const struct br_box *b)
@@ -206,40 +319,64 @@ static void put_cgroups(struct br_buf *out, const struct br_box *b)
     }
 }
 
-int br_receipt_write(struct br_buf *out, const struct br_box *b, const struct br_plan *plan,
-                     struct br_err *err)
+static void put_ids(struct br_buf *out, const char *name, const unsigned v[4])
 {
-    const struct br_measured *m = &b->measured;
-    const struct br_limits *l = &plan->limits;
-    br_buf_printf(out, "{\"backend\":\"native\",\"pid\":%d,\"namespaces\":{", (int)b->pid);
-    for (unsigned i = 0; i < BR_ARRAY_LEN(m->ns); i++)
-        br_buf_printf(out, "%s\"%s\":%" PRIu64, i ? "," : "", br_ns_names[i], m->ns[i]);
-    br_buf_printf(out, "},\"image\":");
-    br_image_json(b, out);
-    br_buf_printf(out, ",\"identity\":");
-    br_who_json(&b->who, out);
+    br_buf_printf(out, ",\"%s\":[%u,%u,%u,%u]", name, v[0], v[1], v[2], v[3]);
+}
+
+static void put_identity(struct br_buf *out, const struct br_measured *m)
+{
     br_buf_printf(out, ",\"uidMap\":\"%s\",\"gidMap\":\"%s\"", m->uid_map, m->gid_map);
+    put_ids(out, "uids", m->uids);
+    put_ids(out, "gids", m->gids);
+    br_buf_printf(out, ",\"groups\":%s", m->groups ? "true" : "false");
     br_buf_printf(out,
                   ",\"capabilities\":{\"inheritable\":%" PRIu64 ",\"permitted\":%" PRIu64
                   ",\"effective\":%" PRIu64 ",\"bounding\":%" PRIu64 ",\"ambient\":%" PRIu64 "}",
                   m->caps[0], m->caps[1], m->caps[2], m->caps[3], m->caps[4]);
-    br_buf_printf(out, ",\"noNewPrivs\":%s,\"seccomp\":%u,\"seccompFilter\":",
-                  m->no_new_privs ? "true" : "false", m->seccomp);
-    br_host_filter_json(b->host, out);
-    br_buf_printf(out, ",\"landlock\":%d",
-                  plan->flags & BR_PLAN_NO_LANDLOCK ? 0 : b->host->landlock_abi);
-    br_buf_printf(out, ",\"mounts\":%u,\"allowedPaths\":%u,\"leases\":", m->mounts, plan->nallowed);
-    br_leases_receipt(out, &b->leases, &b->shared->copied);
-    br_buf_printf(out, ",\"cgroups\":[");
-    put_cgroups(out, b);
+}
+
+static void put_limits(struct br_buf *out, const struct br_measured *m)
+{
     br_buf_printf(out,
-                  "],\"limits\":{\"memoryBytes\":%" PRIu64 ",\"memorySwapBytes\":%" PRIu64
+                  ",\"limits\":{\"memoryBytes\":%" PRIu64 ",\"memorySwapBytes\":%" PRIu64
                   ",\"pids\":%" PRIu64 ",\"cpuPercent\":%" PRIu64,
                   m->limits.memory_bytes, m->limits.swap_total_bytes, m->limits.pids,
                   m->limits.cpu_percent);
-    br_buf_printf(out,
-                  ",\"nofile\":%u,\"fsizeBytes\":%" PRIu64 ",\"tmpBytes\":%" PRIu64
-                  ",\"tmpInodes\":%" PRIu64 "}}",
-                  l->nofile, l->fsize_bytes, l->tmp_bytes, l->tmp_inodes);
+    for (unsigned i = 0; i < BR_RLIMITS; i++)
+        br_buf_printf(out, ",\"%s\":%" PRIu64, rlimits[i].name, m->rlimits[i]);
+    br_buf_put_u8(out, '}');
+}
+
+int br_receipt_write(struct br_buf *out, const struct br_box *b, const struct br_plan *plan,
+                     struct br_err *err)
+{
+    const struct br_measured *m = &b->measured;
+    br_buf_printf(out, "{\"version\":1,\"backend\":\"native\",\"pid\":%d,\"namespaces\":{",
+                  (int)b->pid);
+    for (unsigned i = 0; i < BR_ARRAY_LEN(m->ns); i++)
+        br_buf_printf(out, "%s\"%s\":%" PRIu64, i ? "," : "", br_ns_names[i], m->ns[i]);
+    br_buf_put_u8(out, '}');
+    br_buf_printf(out, ",\"image\":");
+    br_image_json(b, out);
+    br_buf_printf(out, ",\"identity\":");
+    br_who_json(&b->who, out);
+    put_identity(out, m);
+    br_buf_printf(out, ",\"noNewPrivs\":%s,\"seccomp\":%u,\"seccompFilters\":%u,\"seccompFilter\":",
+                  m->no_new_privs ? "true" : "false", m->seccomp, m->filters);
+    br_host_filter_json(b->host, out);
+    br_buf_printf(out, ",\"landlock\":%d",
+                  plan->flags & BR_PLAN_NO_LANDLOCK ? 0 : b->host->landlock_abi);
+    br_buf_printf(out, ",\"session\":%d,\"cwd\":", (int)m->session);
+    br_buf_put_json_str(out, m->cwd, strlen(m->cwd));
+    br_buf_printf(out, ",\"mounts\":%u,\"mountTable\":", m->mounts.n);
+    br_mounts_put(out, &m->mounts);
+    br_buf_printf(out, ",\"allowedPaths\":%u,\"leases\":", plan->nallowed);
+    br_leases_receipt(out, &b->leases, &b->shared->copied);
+    br_buf_printf(out, ",\"cgroups\":[");
+    put_cgroups(out, b);
+    br_buf_put_u8(out, ']');
+    put_limits(out, m);
+    br_buf_put_u8(out, '}');
     return out->failed ? br_err_set(err, BR_E_INTERNAL, "the isolation receipt is too large") : 0;
 }

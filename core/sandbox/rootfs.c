@@ -15,13 +15,16 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "sandbox/mounts.h"
 #include "sandbox/rootfs.h"
 #include "sandbox/sys.h"
 #include "sandbox/weak.h"
 
 /* The whole root tmpfs: copies of small files and empty directories. */
-#define ROOTFS_SIZE "8m"
-#define ROOTFS_INODES "4096"
+#define ROOTFS_MIB 8
+#define ROOTFS_INODES 4096
+#define TEXT_(n) #n
+#define TEXT_OF(n) TEXT_(n)
 #define COPY_MAX (2u * 1024 * 1024)
 
 enum kind {
@@ -33,6 +36,7 @@ enum kind {
     COPY,     /* a copy of the host's file (replaced by rename, so a bind would go stale) */
     COPY_DIR, /* copies of the regular files of a flat directory */
     DEVICE,   /* the host's device file */
+    QUEUE,    /* a FIFO that everybody could write, and nobody read */
 };
 
 struct entry {
@@ -103,6 +107,7 @@ static const struct entry entries[] = {
     {DIR_, "workspace", NULL, "mount point"},
     {TEXT, BR_ROOTFS_EMPTY_FILE, "", "masks files"},
     {DIR_, BR_ROOTFS_EMPTY_DIR, NULL, "masks directories"},
+    {QUEUE, BR_ROOTFS_LOCKED, NULL, "that it cannot be written proves Landlock"},
     {DIR_, "state", NULL, "mount point of a lease"},
     {DIR_, "scratch", NULL, "mount point of a lease"},
 };
@@ -250,6 +255,10 @@ static int make_entry(int root, const struct entry *e, struct br_err *err)
         return copy_dir(root, e->path, err);
     case DEVICE: /* the rest of it: br_rootfs_bind() */
         return make_file(root, e->path, "", 0, err);
+    case QUEUE:
+        return mkfifoat(root, e->path, 0222) < 0 || fchmodat(root, e->path, 0222, 0) < 0
+                   ? fail(err, e->path)
+                   : 0;
     }
     return br_err_set(err, BR_E_INTERNAL, "an unknown entry in the table of the root");
 }
@@ -293,13 +302,20 @@ int br_rootfs_tmpfs(struct br_err *err)
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                             "the kernel's mount API is not usable (fsopen); nothing was started. "
                             "Use Linux 5.12 or newer");
-    if (br_sys_fsconfig(fs, FSCONFIG_SET_STRING, "size", ROOTFS_SIZE) < 0 ||
-        br_sys_fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", ROOTFS_INODES) < 0 ||
+    if (br_sys_fsconfig(fs, FSCONFIG_SET_STRING, "size", TEXT_OF(ROOTFS_MIB) "m") < 0 ||
+        br_sys_fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", TEXT_OF(ROOTFS_INODES)) < 0 ||
         br_sys_fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0755") < 0 ||
         br_sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL) < 0)
         return fail(err, "");
-    int root = br_sys_fsmount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-    return root < 0 ? fail(err, "") : root;
+    struct stat st;
+    BR_CLEANUP_FD int root = br_sys_fsmount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    if (root < 0)
+        return fail(err, "");
+    if (fstat(root, &st) < 0 || st.st_mode != (S_IFDIR | 0755)) {
+        errno = EPERM;
+        return fail(err, "");
+    }
+    return br_steal_fd(&root);
 }
 
 int br_rootfs_build(int init_fd, struct br_err *err)
@@ -318,6 +334,42 @@ int br_rootfs_build(int init_fd, struct br_err *err)
         br_sys_mount_setattr(root, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
         r = fail(err, "");
     return r < 0 ? r : br_steal_fd(&root);
+}
+
+static bool is_there(const struct br_mount *m, unsigned n, const char *path)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (strcmp(m[i].target + 1, path) == 0)
+            return true;
+    return false;
+}
+
+int br_rootfs_check(const struct br_mount *m, unsigned n, bool image, struct br_err *err)
+{
+    struct stat st;
+    char host[128];
+    if (n == 0 || strcmp(m->target, "/") != 0)
+        return br_err_set(err, BR_E_REQUIREMENT_MISSING,
+                          "the sandbox's root was not mounted; nothing was started");
+    if (!image && (strcmp(m->type, "tmpfs") != 0 || m->bytes != (uint64_t)ROOTFS_MIB << 20 ||
+                   m->inodes != ROOTFS_INODES))
+        return br_err_set(err, BR_E_REQUIREMENT_MISSING,
+                          "the sandbox's root is not the small tmpfs that was planned; nothing was "
+                          "started");
+    for (unsigned i = 0; i < BR_ARRAY_LEN(entries); i++) {
+        const struct entry *e = &entries[i];
+        snprintf(host, sizeof(host), "/%s", e->path);
+        bool mounted = e->kind == DEVICE ||
+                       (!image && e->kind == BIND && stat(host, &st) == 0 && S_ISDIR(st.st_mode));
+        if (mounted && !is_there(m, n, e->path))
+            return br_err_set(err, BR_E_REQUIREMENT_MISSING,
+                              "'/%s' of the sandbox's root was not mounted; nothing was started",
+                              e->path);
+    }
+    if (!is_there(m, n, &BR_BOX_INIT[1]))
+        return br_err_set(err, BR_E_REQUIREMENT_MISSING,
+                          "bridle-init was not mounted; nothing was started");
+    return 0;
 }
 
 int br_rootfs_clone(int rootfs, struct br_err *err)

@@ -16,6 +16,7 @@
 /* What masks are made of (mask.c); relative to the root. */
 #define BR_ROOTFS_EMPTY_FILE ".bridle-empty"
 #define BR_ROOTFS_EMPTY_DIR ".bridle-void"
+#define BR_ROOTFS_LOCKED ".bridle-locked"
 
 /*
  * Where the launcher keeps the root in its own mount namespace, and where a child attaches its
@@ -36,6 +37,12 @@ int br_rootfs_tmpfs(struct br_err *err);
 int br_rootfs_fill(int root, struct br_err *err);
 /* The device files and the program of pid 1, mounted over files that br_rootfs_fill() made. */
 int br_rootfs_bind(int root, int init_fd, struct br_err *err);
+/*
+ * Is everything that br_rootfs_build(), or with `image` br_rootfs_bind(), was to mount among the
+ * `n` mounts, the root first and (not of an image) within its limits? -BR_E_REQUIREMENT_MISSING.
+ */
+struct br_mount;
+int br_rootfs_check(const struct br_mount *m, unsigned n, bool image, struct br_err *err);
 /* A detached copy of the whole tree, to be moved into one sandbox; fd, or a negative code. */
 int br_rootfs_clone(int rootfs, struct br_err *err);
 

@@ -1,0 +1,97 @@
+/*
+ * Which mounts a sandbox is to have, from the plan and from the root that was prepared. The
+ * launcher compares the kernel's table with it before anybody can ask pid 1 to do something.
+ * Whoever makes a sandbox mount something more says so here, or every launch is refused.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "sandbox/box_priv.h"
+#include "sandbox/rootfs.h"
+
+#define LOCKED (BR_MNT_NOSUID | BR_MNT_NODEV)
+#define INHERITED (BR_MNT_RO | BR_MNT_NOEXEC)
+
+static unsigned noexec(const struct br_plan *plan, uint32_t flag)
+{
+    return plan->flags & flag ? BR_MNT_NOEXEC : 0;
+}
+
+static void want_masks(struct br_mount_wants *w, const struct br_host *h)
+{
+    char path[64];
+    const char *name;
+    for (unsigned i = 0; (name = br_mask_path(i)); i++) {
+        snprintf(path, sizeof(path), "/%s", name);
+        struct br_mount_want *e = br_want(w, path, BR_MNT_RO | LOCKED, 0);
+        if (!(h->masked >> i & 1))
+            e->kind = BR_WANT_MAYBE; /* where the launcher's own /proc does not show everything */
+    }
+}
+
+static void want_tmpfs(struct br_mount_wants *w, const char *path, unsigned more,
+                       const struct br_plan *plan)
+{
+    struct br_mount_want *e = br_want(w, path, LOCKED | more, 0);
+    e->type = "tmpfs";
+    e->bytes = plan->limits.tmp_bytes;
+    e->inodes = plan->limits.tmp_inodes;
+}
+
+/* The host's directory and what is mounted on it. */
+static void want_workspace(struct br_mount_wants *w, const struct br_box *b,
+                           const struct br_plan *plan)
+{
+    const struct br_box_shared *s = b->shared;
+    unsigned more =
+        noexec(plan, BR_PLAN_WORKSPACE_NOEXEC) | (b->who.idmapped ? BR_MNT_IDMAPPED : 0);
+    char path[2 * BR_PATH_MAX];
+    (void)br_want(w, BR_BOX_WORKSPACE, BR_MNT_RO | LOCKED | more, BR_MNT_NOEXEC);
+    for (uint32_t i = 0; i < s->nallowed; i++) {
+        snprintf(path, sizeof(path), BR_BOX_WORKSPACE "/%s", s->allowed[i].rel);
+        (void)br_want(w, path, LOCKED | more, INHERITED);
+    }
+    for (uint32_t i = 0; i < s->nsteps; i++) {
+        if (!s->steps[i].cover)
+            continue;
+        const struct br_cover *c = &s->covers.items[s->steps[i].at];
+        bool hide = c->kind == BR_COVER_HIDE;
+        snprintf(path, sizeof(path), BR_BOX_WORKSPACE "/%s", s->covers.text + c->path);
+        struct br_mount_want *e =
+            br_want(w, path, BR_MNT_RO | LOCKED | (hide ? 0 : more), BR_MNT_NOEXEC);
+        if (hide)
+            e->kind = BR_WANT_MAYBE; /* it may have gone meanwhile */
+    }
+    /* what the host has mounted below it: visible, never writable */
+    br_want(w, BR_BOX_WORKSPACE, BR_MNT_RO | LOCKED | more, BR_MNT_NOEXEC)->kind = BR_WANT_BELOW;
+}
+
+/* Their quotas are compared by br_leases_measure(). */
+static void want_leases(struct br_mount_wants *w, const struct br_plan *plan)
+{
+    static const uint32_t flags[BR_DISKS] = {[BR_DISK_WORKSPACE] = BR_PLAN_WORKSPACE_NOEXEC,
+                                             [BR_DISK_STATE] = BR_PLAN_STATE_NOEXEC,
+                                             [BR_DISK_SCRATCH] = BR_PLAN_SCRATCH_NOEXEC};
+    for (unsigned i = 0; i < BR_DISKS; i++) {
+        bool ext4 = plan->disks[i].kind == BR_QUOTA_EXT4;
+        if (plan->disks[i].kind == BR_QUOTA_NONE)
+            continue;
+        struct br_mount_want *e =
+            br_want(w, br_disk_points[i],
+                    LOCKED | noexec(plan, flags[i]) | (ext4 ? BR_MNT_IDMAPPED : 0), 0);
+        e->type = ext4 ? "ext4" : "tmpfs";
+    }
+}
+
+void br_wants_of(struct br_mount_wants *w, const struct br_box *b, const struct br_plan *plan)
+{
+    bool host = strcmp(b->image, BR_IMAGE_HOST) == 0;
+    br_want_root(w, host ? &b->host->root_mounts : &b->host->image.mounts);
+    br_want(w, "/proc", BR_MNT_RO | LOCKED | BR_MNT_NOEXEC, 0)->type = "proc";
+    want_masks(w, b->host);
+    want_tmpfs(w, "/tmp", noexec(plan, BR_PLAN_TMP_NOEXEC), plan);
+    want_tmpfs(w, BR_BOX_HOME, noexec(plan, BR_PLAN_HOME_NOEXEC), plan);
+    if (plan->disks[BR_DISK_WORKSPACE].kind == BR_QUOTA_NONE)
+        want_workspace(w, b, plan);
+    want_leases(w, plan);
+}
