@@ -108,6 +108,7 @@ struct br_host {
     int landlock_abi;       /* 0: none */
     struct br_cg_place place;
     struct br_idmap idmap;
+    int trial; /* a mount that br_who_try() made, to be closed when there is time; or -1 */
     unsigned swept;
     struct br_box_shared *shared; /* BR_SLOTS of them; 0: of the box that the launcher makes */
     struct br_pool *pool;         /* NULL: not started */
@@ -233,7 +234,7 @@ void br_idmap_close(struct br_idmap *m);
  * the caller; -BR_E_REQUIREMENT_MISSING names the file system that cannot. */
 int br_who_clone_mount(struct br_host *h, const struct br_who *w, int fd, uint64_t set,
                        unsigned recursive, const char *what, struct br_err *err);
-/* All of it as a trial, with nothing left mounted; *w is what it will be. */
+/* All of it as a trial, with nothing attached anywhere; *w is what it will be. */
 int br_who_try(struct br_host *h, const struct br_plan *plan, int ws, struct br_who *w,
                struct br_err *err);
 /* Is what was measured what was planned? */

@@ -140,6 +140,7 @@ void br_host_expect(struct br_host *h, const struct br_plan *plan)
 
 void br_host_idle(struct br_host *h)
 {
+    br_close(&h->trial);
     if (h->boxes > 1 && h->cfg.pool == 1)
         (void)br_host_refresh(h, NULL); /* a failure is found again by br_box_prepare() */
 }
@@ -215,6 +216,7 @@ int br_host_open(struct br_host **out, const struct br_host_config *cfg, struct 
     h->rootfs = h->state_fd = -1;
     br_image_root_init(&h->image);
     snprintf(h->image_id, sizeof(h->image_id), "%s", BR_IMAGE_HOST);
+    h->trial = -1;
     h->idmap = (struct br_idmap){.ns = -1, .uid_map = -1, .gid_map = -1};
     h->uid = geteuid();
     h->gid = getegid();
@@ -233,6 +235,7 @@ void br_host_close(struct br_host **hp)
     *hp = NULL;
     br_pool_stop(h);
     br_cg_place_close(&h->place);
+    br_close(&h->trial);
     br_idmap_close(&h->idmap);
     br_image_root_close(&h->image);
     br_close(&h->rootfs);

@@ -265,9 +265,13 @@ int br_who_try(struct br_host *h, const struct br_plan *plan, int ws, struct br_
     int r = br_who_plan(w, h, plan, &st, err);
     if (r < 0 || !w->idmapped)
         return r;
-    BR_CLEANUP_FD int tree =
-        br_who_clone_mount(h, w, ws, MOUNT_ATTR_RDONLY, AT_RECURSIVE, "the workspace", err);
-    return tree < 0 ? tree : 0;
+    int tree = br_who_clone_mount(h, w, ws, MOUNT_ATTR_RDONLY, AT_RECURSIVE, "the workspace", err);
+    if (tree < 0)
+        return tree;
+    /* to take a mount apart waits for a grace period, which a launch need not: br_host_idle() */
+    br_close(&h->trial);
+    h->trial = tree;
+    return 0;
 }
 
 /* ---- measuring ---- */
