@@ -585,6 +585,24 @@ static void test_noexec(void **state)
     }
 }
 
+/* A plan without a workspace shows none of it. */
+static void test_no_workspace(void **state)
+{
+    struct rig r;
+    const char *out;
+    (void)state;
+    rig_need_root();
+    rig_open(&r, 0);
+    rig_put(&r, "file", "x");
+    r.plan.workspace = BR_WORKSPACE_NONE;
+    assert_true(rig_launch(&r));
+    assert_int_equal(rig_sh(&r, "pwd; ls -A /workspace", &out), 0);
+    assert_string_equal(out, "/workspace\n");
+    must_not(&r, "echo x > /workspace/x", "Read-only file system");
+    rig_exit(&r, 0);
+    rig_close(&r);
+}
+
 /* ---- /proc and /dev ---- */
 
 static void test_proc(void **state)
@@ -728,6 +746,7 @@ int main(void)
         cmocka_unit_test(test_host_sockets),
         cmocka_unit_test(test_nested_mount_is_read_only),
         cmocka_unit_test(test_noexec),
+        cmocka_unit_test(test_no_workspace),
         cmocka_unit_test(test_proc),
         cmocka_unit_test(test_dev),
         cmocka_unit_test(test_without_landlock),

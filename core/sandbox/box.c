@@ -307,6 +307,7 @@ static int hand_over(struct br_box *b, const struct br_plan *plan, int ws_fd, in
         return ws;
     s->limits = plan->limits;
     s->flags = plan->flags;
+    s->workspace = plan->workspace;
     r = br_landlock_require(b->host, plan, err);
     if (r == 0)
         r = br_who_plan(&b->who, b->host, plan, &st, err);

@@ -52,7 +52,8 @@ struct br_box_shared {
     struct br_limits limits;
     uint32_t nallowed;
     struct br_allowed allowed[BR_ALLOWED_PATHS_MAX];
-    uint32_t flags; /* enum br_plan_flag */
+    uint32_t flags;    /* enum br_plan_flag */
+    uint8_t workspace; /* enum br_workspace */
     struct br_covers covers;
     uint32_t nsteps; /* in the order of mounting */
     struct br_step steps[BR_ALLOWED_PATHS_MAX + BR_COVERS_MAX];

@@ -224,7 +224,7 @@ static int mount_all(const struct br_host *h, struct br_box_shared *s, const int
     if (l->tmp_bytes != e->tmp_bytes || l->tmp_inodes != e->tmp_inodes ||
         s->flags != s->expect.flags)
         r = mount_own(l, s->flags, MS_REMOUNT, err);
-    if (r == 0 && !(s->disks & 1u << BR_DISK_WORKSPACE))
+    if (r == 0 && s->workspace == BR_WORKSPACE_BIND)
         r = br_attach_workspace(h, s, fds, err);
     if (r == 0)
         r = br_leases_attach(s, fds[BR_BOX_FD_WORKSPACE], fds + BR_BOX_FD_ALLOWED + s->nallowed,

@@ -201,6 +201,8 @@ int br_sources_open(const struct br_plan *plan, int ws, struct br_box_shared *s,
         return br_err_set(err, BR_E_INVALID_ALLOWED_PATH,
                           "the plan does not say what its allowed paths were when it was made; "
                           "nothing was started. Have it resolved first");
+    if (plan->workspace != BR_WORKSPACE_BIND)
+        return 0; /* nothing of the host's is to be seen */
     int r = br_allowed_root_open(&root, ws, err);
     for (; r == 0 && opened < plan->nallowed; opened++) {
         struct br_allowed *a = &s->allowed[opened];
