@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "sandbox/box_priv.h"
+#include "sandbox/facts.h"
 #include "sandbox/filter.h"
 #include "sandbox/pool.h"
 #include "sandbox/reopen.h"
@@ -176,6 +177,7 @@ static int open_steps(struct br_host *h, struct br_err *err)
     /* before the mount namespace: the root covers /sys */
     br_cg_find(&h->place, &env);
     h->swept = br_cg_sweep(&h->place);
+    br_facts_gather(&h->facts, h);
     if (h->uid != 0 && (r = own_user_namespace(h->uid, h->gid, err)) < 0)
         return r;
     if (br_sys_unshare(CLONE_NEWNS) < 0 || has_left(h, "mnt") < 0)
@@ -217,6 +219,7 @@ int br_host_open(struct br_host **out, const struct br_host_config *cfg, struct 
     br_image_root_init(&h->image);
     snprintf(h->image_id, sizeof(h->image_id), "%s", BR_IMAGE_HOST);
     h->trial = -1;
+    br_buf_init(&h->facts, BR_MSG_MAX);
     h->idmap = (struct br_idmap){.ns = -1, .uid_map = -1, .gid_map = -1};
     h->uid = geteuid();
     h->gid = getegid();
@@ -242,6 +245,7 @@ void br_host_close(struct br_host **hp)
     br_close(&h->state_fd);
     br_mounts_free(&h->root_mounts);
     free(h->filter.filter);
+    br_buf_free(&h->facts);
     if (h->shared)
         munmap(h->shared, BR_SLOTS * sizeof(*h->shared));
     free(h);

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "sandbox/box_priv.h"
-#include "sandbox/filter.h"
+#include "sandbox/facts.h"
 #include "sandbox/reopen.h"
 #include "sandbox/sources.h"
 
@@ -33,14 +33,8 @@ int br_plan_resolve(struct br_host *h, struct br_plan *plan, int ws_fd, struct b
         r = br_who_try(h, plan, ws, &who, err);
     if (r == 0)
         r = br_sources_resolve(plan, ws, err);
-    if (r < 0)
-        return r;
-    br_buf_printf(text, "{\"backend\":\"native\",\"identity\":");
-    br_who_json(&who, text);
-    br_buf_printf(text, ",\"seccompFilter\":");
-    br_host_filter_json(h, text);
-    br_buf_printf(text, "}");
-    br_buf_printf(facts, "landlock %d\nfilter %u %s\n", h->landlock_abi, BR_FILTER_VERSION,
-                  h->filter_sha256);
+    if (r == 0)
+        r = br_render_plan(text, h, plan, &who, err);
+    br_facts_put(facts, &h->facts, plan);
     return r;
 }

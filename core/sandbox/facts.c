@@ -1,0 +1,188 @@
+/*
+ * What an activation pins: the kernel, its configuration as far as sandboxes depend on it, and the
+ * programs that make them. Gathered by bridle-launch once, as it starts; compared, as text, by
+ * bridled before every launch. Nothing in here may change from one launch to the next on a host
+ * that nobody changed.
+ */
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "sandbox/box_priv.h"
+#include "sandbox/facts.h"
+#include "sandbox/filter.h"
+
+#define NOTES_MAX 4096u
+
+static void put(struct br_buf *out, const char *name, const char *value)
+{
+    br_buf_printf(out, "%s ", name);
+    size_t n = strcspn(value, "\n");
+    for (size_t i = 0; i < n; i++) /* one line, whatever the kernel says */
+        br_buf_put_u8(out, (uint8_t)(value[i] >= 0x20 && value[i] != 0x7f ? value[i] : '?'));
+    br_buf_printf(out, n ? "\n" : "-\n");
+}
+
+static void put_hex(struct br_buf *out, const char *name, const uint8_t *p, size_t n)
+{
+    br_buf_printf(out, "%s ", name);
+    for (size_t i = 0; i < n; i++)
+        br_buf_printf(out, "%02x", p[i]);
+    br_buf_printf(out, "\n");
+}
+
+static void read_line(const char *path, char *dst, size_t cap)
+{
+    BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, dst, cap - 1) : -1;
+    dst[n > 0 ? n : 0] = 0;
+    dst[strcspn(dst, "\n")] = 0;
+}
+
+/* A switch: its value. A number that the kernel computes from the size of the machine: some or
+ * none. */
+static const struct {
+    const char *name;
+    bool number;
+} sysctls[] = {
+    {"user/max_user_namespaces", true},
+    {"user/max_mnt_namespaces", true},
+    {"user/max_pid_namespaces", true},
+    {"user/max_net_namespaces", true},
+    {"user/max_cgroup_namespaces", true},
+    {"kernel/unprivileged_userns_clone", false},
+    {"kernel/apparmor_restrict_unprivileged_userns", false},
+    {"kernel/yama/ptrace_scope", false},
+    {"kernel/seccomp/actions_avail", false},
+    {"kernel/io_uring_disabled", false},
+    {"kernel/unprivileged_bpf_disabled", false},
+    {"fs/protected_symlinks", false},
+    {"fs/protected_hardlinks", false},
+    {"fs/suid_dumpable", false},
+};
+
+static void put_sysctls(struct br_buf *out)
+{
+    for (size_t i = 0; i < BR_ARRAY_LEN(sysctls); i++) {
+        char path[128], name[128], value[256];
+        snprintf(path, sizeof(path), "/proc/sys/%s", sysctls[i].name);
+        snprintf(name, sizeof(name), "sysctl.%s", sysctls[i].name);
+        for (char *p = name; *p; p++)
+            if (*p == '/')
+                *p = '.';
+        read_line(path, value, sizeof(value));
+        put(out, name, !sysctls[i].number || !value[0] ? value : value[0] == '0' ? "none" : "some");
+    }
+}
+
+static void put_cgroups(struct br_buf *out, const struct br_cg_place *place)
+{
+    char text[256] = "";
+    for (int c = 0; c < BR_CG_CTLS; c++) {
+        int version = 0;
+        for (unsigned i = 0; i < place->ndirs; i++)
+            if (place->dirs[i].ctls & 1u << c)
+                version = place->dirs[i].v2 ? 2 : 1;
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s=%s", c ? " " : "",
+                 br_cg_ctl_names[c],
+                 version == 2   ? "v2"
+                 : version == 1 ? "v1"
+                                : "none");
+    }
+    put(out, "cgroup", text);
+}
+
+/* The build id that the linker left in a program: enough to tell one build from another. */
+static bool build_id(int fd, uint8_t *id, size_t *n)
+{
+    Elf64_Ehdr e;
+    union {
+        Elf64_Nhdr align;
+        char bytes[NOTES_MAX];
+    } notes;
+    if (pread(fd, &e, sizeof(e), 0) != (ssize_t)sizeof(e) || memcmp(e.e_ident, ELFMAG, SELFMAG) ||
+        e.e_phentsize != sizeof(Elf64_Phdr))
+        return false;
+    for (unsigned i = 0; i < e.e_phnum; i++) {
+        Elf64_Phdr p;
+        if (pread(fd, &p, sizeof(p), (off_t)(e.e_phoff + i * sizeof(p))) != (ssize_t)sizeof(p))
+            return false;
+        if (p.p_type != PT_NOTE)
+            continue;
+        size_t size = p.p_filesz < NOTES_MAX ? p.p_filesz : NOTES_MAX;
+        if (pread(fd, notes.bytes, size, (off_t)p.p_offset) != (ssize_t)size)
+            return false;
+        for (size_t at = 0; at + sizeof(Elf64_Nhdr) <= size;) {
+            Elf64_Nhdr h;
+            memcpy(&h, notes.bytes + at, sizeof(h));
+            size_t name = at + sizeof(h), desc = name + ((size_t)h.n_namesz + 3) / 4 * 4;
+            if (desc > size || h.n_descsz > size - desc)
+                break;
+            if (h.n_type == NT_GNU_BUILD_ID && h.n_namesz == 4 && h.n_descsz <= *n &&
+                memcmp(notes.bytes + name, "GNU", 4) == 0) {
+                memcpy(id, notes.bytes + desc, h.n_descsz);
+                *n = h.n_descsz;
+                return true;
+            }
+            at = desc + ((size_t)h.n_descsz + 3) / 4 * 4;
+        }
+    }
+    return false;
+}
+
+/* One without a build id is told by its content. */
+static void put_program(struct br_buf *out, const char *name, const char *path)
+{
+    uint8_t id[64];
+    size_t n = sizeof(id);
+    BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && !build_id(fd, id, &n)) {
+        struct br_sha256 s;
+        char block[16384];
+        br_sha256_init(&s);
+        for (ssize_t k; (k = read(fd, block, sizeof(block))) > 0;)
+            br_sha256_put(&s, block, (size_t)k);
+        br_sha256_end(&s, id);
+        n = 32;
+    }
+    if (fd < 0)
+        put(out, name, "unreadable");
+    else
+        put_hex(out, name, id, n);
+}
+
+void br_facts_gather(struct br_buf *out, const struct br_host *h)
+{
+    struct utsname u;
+    char text[256], path[64];
+    memset(&u, 0, sizeof(u));
+    (void)uname(&u);
+    put(out, "kernel", u.release);
+    put(out, "kernel-version", u.version);
+    put(out, "architecture", u.machine);
+    put_cgroups(out, &h->place);
+    read_line("/sys/kernel/security/lsm", text, sizeof(text));
+    put(out, "lsm", text);
+    snprintf(text, sizeof(text), "%d", h->landlock_abi);
+    put(out, "landlock-abi", text);
+    put_sysctls(out);
+    put(out, "seccomp-filter", h->filter_sha256);
+    put_program(out, "launcher", "/proc/self/exe");
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", h->cfg.init_fd);
+    put_program(out, "init", path);
+    snprintf(text, sizeof(text), "%u", (unsigned)h->uid);
+    put(out, "uid", text);
+}
+
+void br_facts_put(struct br_buf *out, const struct br_buf *common, const struct br_plan *plan)
+{
+    char text[96];
+    br_buf_put(out, common->data, common->len);
+    snprintf(text, sizeof(text), "%s %u", plan->profile, plan->profile_version);
+    put(out, "profile", text);
+    put_hex(out, "profile-sha256", plan->profile_sha256, sizeof(plan->profile_sha256));
+    put(out, "image", plan->image);
+}
