@@ -106,7 +106,9 @@ int bench_session_memory(double *bytes, unsigned *programs, struct br_err *err)
         snprintf(path, sizeof(path), "%s/state", dir);
         setenv("BRIDLE_STATE_DIR", path, 1);
         snprintf(path, sizeof(path), "%s/bridle", bench_bin_path());
-        if (chdir(dir) == 0 && dup2(null, 0) == 0 && dup2(null, 1) == 1 && dup2(null, 2) == 2)
+        snprintf(command, sizeof(command), "'%s' activate run-v1 >/dev/null", path);
+        if (system(command) == 0 && chdir(dir) == 0 && dup2(null, 0) == 0 && dup2(null, 1) == 1 &&
+            dup2(null, 2) == 2)
             execv(path, (char *const *)argv);
         _exit(127);
     }

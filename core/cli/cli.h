@@ -83,8 +83,8 @@ int br_cli_flush(void);
 /* The text of --help for a verb, or for the program (verb NULL), on stdout. */
 void br_cli_help(const struct br_cli_verb *verb);
 
-br_cli_verb_fn br_cli_run, br_cli_exec, br_cli_validate, br_cli_show, br_cli_doctor, br_cli_demo,
-    br_cli_bench, br_cli_image, br_cli_help_verb;
+br_cli_verb_fn br_cli_run, br_cli_exec, br_cli_plan, br_cli_activate, br_cli_validate, br_cli_show,
+    br_cli_doctor, br_cli_demo, br_cli_bench, br_cli_image, br_cli_help_verb;
 
 /* ---- the operator's files (files.c) -------------------------------------------------------- */
 
@@ -130,6 +130,8 @@ struct br_cli_hooks {
     int (*event)(void *ctx, const char *text, size_t n, struct br_err *err);
     int (*row)(void *ctx, const struct br_cli_row *row);
     int (*report)(void *ctx, const char *text, size_t n);
+    /* one activation: the profile, when (seconds since the epoch), its evidence */
+    int (*activated)(void *ctx, const char *profile, uint64_t seconds, const char *text);
     int (*probed)(void *ctx, const struct br_probe *probes, uint32_t n);
     /* the session refused an answer (it was resolved before) */
     void (*refused)(void *ctx, const char *text);
@@ -282,6 +284,25 @@ void br_cli_documents_free(struct br_cli_documents *d);
 /* One CTL_RUN. */
 int br_cli_documents_send(const struct br_cli_foreground *f, const struct br_cli_documents *d,
                           bool can_ask, struct br_cli_client *c, struct br_err *err);
+
+/* ---- runs that end in one report: plan and activate (plan.c, activate.c) --------------------- */
+
+struct br_cli_report {
+    struct br_buf text; /* JSON, as it came */
+    json_t *report;     /* the same */
+    int exit_code;
+};
+/* Send it and wait; a refusal is a negative code, and a report as well. Free it in any case. */
+int br_cli_report_get(const struct br_cli_foreground *f, struct br_cli_report *rep,
+                      struct br_err *err);
+void br_cli_report_free(struct br_cli_report *rep);
+/* Print it as JSON; 0, or the exit code of lost output. */
+int br_cli_report_json(const struct br_cli_report *rep);
+/* The report for people, into v->out. */
+void br_cli_report_put(struct br_cli_view *v, const char *title, const json_t *report);
+/* Try a profile and keep the evidence; the report names, in "offers", profiles that would work. */
+int br_cli_activation(const struct br_cli_args *a, const char *profile, struct br_cli_report *rep,
+                      struct br_err *err);
 
 /* ---- doctor --delegate (delegate.c) --------------------------------------------------------- */
 

@@ -34,6 +34,7 @@ static void client_check_done(struct br_cli_client *c)
 static int on_started(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_ended(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_probed(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
+static int on_activated(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_event(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_row(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_events_end(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
@@ -43,6 +44,7 @@ static int on_report(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_
 static const struct br_msg_rule ctl_rules[] = {
     {BR_MSG_CTL_STARTED, BR_PERMIT | BR_ONCE, 9, 2048, 1, 2, on_started},
     {BR_MSG_CTL_ENDED, BR_PERMIT | BR_ONCE, 12, BR_ERR_TEXT_MAX + 16, 0, 0, on_ended},
+    {BR_MSG_CTL_ACTIVATED, BR_PERMIT | BR_ONCE, 4, BR_MSG_MAX, 0, 0, on_activated},
     {BR_MSG_CTL_PROBED, BR_PERMIT | BR_ONCE, 4, BR_MSG_MAX, 0, 0, on_probed},
 };
 static const struct br_msg_rule audit_rules[] = {
@@ -147,6 +149,25 @@ static int on_probed(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_
     if (br_rd_done(&m->rd) < 0)
         return br_err_set(err, BR_E_PEER_PROTOCOL, "'bridled' sent a malformed CTL_PROBED");
     return c->hooks->probed ? c->hooks->probed(c->ctx, probes, n) : 0;
+}
+
+static int on_activated(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct br_cli_client *c = ctx;
+    uint32_t n = br_rd_u32(&m->rd);
+    (void)ch;
+    for (int r = 0; n > 0 && !m->rd.failed; n--) {
+        char profile[64];
+        br_rd_str(&m->rd, profile, sizeof(profile));
+        uint64_t when = br_rd_u64(&m->rd);
+        BR_CLEANUP_FREE char *text = br_rd_strdup(&m->rd, BR_MSG_MAX);
+        if (text && c->hooks->activated &&
+            (r = c->hooks->activated(c->ctx, profile, when, text)) < 0)
+            return r;
+    }
+    return br_rd_done(&m->rd) < 0
+               ? br_err_set(err, BR_E_PEER_PROTOCOL, "'bridled' sent a malformed CTL_ACTIVATED")
+               : 0;
 }
 
 static int on_event(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err)

@@ -176,6 +176,48 @@ static void finish(const struct demo *d, bool keep, bool json)
     (void)fflush(talk);
 }
 
+static void put_safe(FILE *f, const char *text)
+{
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(8 * BR_ERR_TEXT_MAX);
+    br_buf_put_visible(&b, text, strlen(text), false);
+    if (!b.failed)
+        (void)fwrite(b.data, 1, b.len, f);
+}
+
+/*
+ * The profile that the demo runs with: the default one, or else the first that is offered and
+ * works; activated in any case, since whoever tries the demo has activated nothing yet. `name` gets
+ * it.
+ */
+static int choose_profile(const struct br_cli_args *a, char name[64], FILE *talk,
+                          struct br_err *err)
+{
+    struct br_cli_report rep;
+    snprintf(name, 64, "run-v1");
+    int r = br_cli_activation(a, name, &rep, err);
+    json_t *offers = json_incref(json_object_get(rep.report, "offers")), *offer;
+    br_cli_report_free(&rep);
+    size_t i;
+    json_array_foreach(offers, i, offer)
+    {
+        struct br_err why = {.code = BR_OK};
+        if (r == 0 || !json_is_string(offer))
+            break;
+        fprintf(talk, "The profile '%s' cannot be used on this host: ", name);
+        put_safe(talk, err->text);
+        snprintf(name, 64, "%s", json_string_value(offer));
+        fprintf(talk, "\nThe demo takes the profile '%s', which works.\n", name);
+        r = br_cli_activation(a, name, &rep, &why);
+        br_cli_report_free(&rep);
+        if (r < 0)
+            *err = why;
+    }
+    json_decref(offers);
+    if (r == 0)
+        fprintf(talk, "The profile '%s' was tried on this host and is activated.\n\n", name);
+    return r;
+}
+
 int br_cli_demo(const struct br_cli_args *a)
 {
     struct br_err err = {.code = BR_OK};
@@ -186,6 +228,9 @@ int br_cli_demo(const struct br_cli_args *a)
     int r = make_copy(&d, &err);
     return_from();
     int code;
+    char profile[64];
+    if (r == 0)
+        r = choose_profile(a, profile, json ? stderr : stdout, &err);
     if (r == 0) {
         /* the verb's table has no --model: the demo is always played by the scripted provider */
         struct br_cli_foreground f = {.mode = BR_RUN_AGENT,
@@ -193,6 +238,7 @@ int br_cli_demo(const struct br_cli_args *a)
                                       .dir = d.project,
                                       .manifest = d.manifest,
                                       .model = "scripted/demo",
+                                      .profile = profile,
                                       .json = json};
         if (!json)
             printf("A scripted agent works on a copy of the sample project in\n%s\n"

@@ -90,6 +90,43 @@ const struct br_cli_verb br_cli_verbs[] = {
         .run = br_cli_exec,
     },
     {
+        .name = "plan",
+        .synopsis = "[options] MANIFEST -- COMMAND [ARGUMENT...]",
+        .summary = "show what 'exec' would start and decide; start nothing",
+        .details = "Prints the launch plan of 'bridle exec' with the same arguments and the\n"
+                   "decision about COMMAND, or the exact refusal, with the exit status that exec\n"
+                   "would have. Nothing is started, asked or recorded.",
+        .opts = {OPT_DIR,
+                 OPT_POLICY,
+                 OPT_PROFILE,
+                 OPT_IMAGE,
+                 {"backend", 0, "BACKEND",
+                  "how native, bwrap or docker would do it (default: the\n"
+                  "profile's own)",
+                  BR_COMPLETE_NONE},
+                 OPT_JSON("print the report as JSON")},
+        .operands_min = 1,
+        .operands_max = 1,
+        .tail = true,
+        .complete = BR_COMPLETE_FILE,
+        .run = br_cli_plan,
+    },
+    {
+        .name = "activate",
+        .synopsis = "[options] PROFILE | --list | --remove PROFILE",
+        .summary = "try a profile on this host, and keep the evidence that it works",
+        .details = "Probes the host, starts one sandbox with the profile and runs /bin/true in\n"
+                   "it. Runs need a profile that is activated, and whose kernel, configuration,\n"
+                   "programs, image and text are still what they were then.",
+        .opts = {OPT_IMAGE,
+                 {"list", 0, NULL, "list the activated profiles", BR_COMPLETE_NONE},
+                 {"remove", 0, "PROFILE", "forget one; runs with it are refused", BR_COMPLETE_NONE},
+                 OPT_JSON("print the report, or the list, as JSON")},
+        .operands_max = 1,
+        .complete = BR_COMPLETE_FILE,
+        .run = br_cli_activate,
+    },
+    {
         .name = "validate",
         .synopsis = "[options] MANIFEST",
         .summary = "check a task manifest and the policy; start nothing",

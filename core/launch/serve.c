@@ -167,6 +167,11 @@ static int start(struct launcher *l, const struct br_plan *plan, int ws, int cha
         *why = l->host_err;
         return -(int)why->code;
     }
+    if (plan->backend != BR_BACKEND_NATIVE)
+        return br_err_set(why, BR_E_REQUIREMENT_MISSING,
+                          "this build starts sandboxes with the backends 'native' and 'bwrap', not "
+                          "with '%s'; nothing was started",
+                          br_backend_names[plan->backend % 4]);
     br_loop_timer_cancel(l->loop, &l->idle_timer);
     int r = br_host_use_image(l->host, plan->image, why);
     if (r < 0)

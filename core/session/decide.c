@@ -458,27 +458,41 @@ static int ask(struct session *s, const struct verdict *v, const char *call_id,
                       how == BR_ASK_DENIED ? "the operator denied it" : end_note(how));
 }
 
+/* The verdict of a call; its strings are the caller's to free in any case. */
+static int decide(struct session *s, const char *call_id, const struct effect *e, struct verdict *v)
+{
+    if (e->op.op != BR_OP_EXEC)
+        decide_one(s, v,
+                   &(struct br_request){.action = e->action,
+                                        .subject = e->subject,
+                                        .subject_len = strlen(e->subject)});
+    else if (e->shell)
+        decide_line(s, v, e->subject, false);
+    else
+        decide_words(s, v, (const char *const *)e->op.argv, e->op.argc);
+    if (e->op.op == BR_OP_EXEC) {
+        decide_inner_lines(s, v);
+        decide_directory(s, v, e->op.path);
+    }
+    int r = consult_predicates(s, v, call_id, e);
+    if (v->effect == BR_EFFECT_NONE || !v->rule_id || !v->source)
+        verdict_tighten(v, BR_EFFECT_DENY, "undecided", "kernel", "the decision failed");
+    return r;
+}
+
+static int denied(const struct verdict *v, const struct effect *e, struct br_err *err)
+{
+    return br_err_set(err, BR_E_DENIED, "%s was denied by rule '%s'%s%s", e->action,
+                      v->rule_id ? v->rule_id : "undecided", v->reason ? ": " : "",
+                      v->reason ? v->reason : "");
+}
+
 int session_authorize(struct session *s, const char *call_id, const struct effect *e,
                       enum br_effect *decided, char permission[BR_ID_MAX], struct br_err *err)
 {
     struct verdict v = {.effect = BR_EFFECT_NONE, .votes = json_array()};
     permission[0] = 0;
-    if (e->op.op != BR_OP_EXEC)
-        decide_one(s, &v,
-                   &(struct br_request){.action = e->action,
-                                        .subject = e->subject,
-                                        .subject_len = strlen(e->subject)});
-    else if (e->shell)
-        decide_line(s, &v, e->subject, false);
-    else
-        decide_words(s, &v, (const char *const *)e->op.argv, e->op.argc);
-    if (e->op.op == BR_OP_EXEC) {
-        decide_inner_lines(s, &v);
-        decide_directory(s, &v, e->op.path);
-    }
-    int r = consult_predicates(s, &v, call_id, e);
-    if (v.effect == BR_EFFECT_NONE || !v.rule_id || !v.source)
-        verdict_tighten(&v, BR_EFFECT_DENY, "undecided", "kernel", "the decision failed");
+    int r = decide(s, call_id, e, &v);
     if (r == 0)
         r = record_decision(s, &v, call_id, e);
     *decided = v.effect;
@@ -487,9 +501,25 @@ int session_authorize(struct session *s, const char *call_id, const struct effec
     else if (v.effect == BR_EFFECT_ASK)
         r = ask(s, &v, call_id, e, permission, err);
     else if (v.effect != BR_EFFECT_ALLOW)
-        r = br_err_set(err, BR_E_DENIED, "%s was denied by rule '%s'%s%s", e->action,
-                       v.rule_id ? v.rule_id : "undecided", v.reason ? ": " : "",
-                       v.reason ? v.reason : "");
+        r = denied(&v, e, err);
+    verdict_free(&v);
+    return r;
+}
+
+int session_foresee(struct session *s, const char *call_id, const struct effect *e,
+                    enum br_effect *decided, json_t **decision, struct br_err *err)
+{
+    struct verdict v = {.effect = BR_EFFECT_NONE, .votes = json_array()};
+    int r = decide(s, call_id, e, &v);
+    *decided = v.effect;
+    *decision =
+        json_pack("{s:s, s:s, s:s, s:s*, s:s*, s:s*, s:b, s:O}", "action", e->action, "subject",
+                  e->subject, "effect", br_effect_name(v.effect), "ruleId", v.rule_id, "source",
+                  v.source, "reason", v.reason, "opaque", (int)v.opaque, "votes", v.votes);
+    if (r < 0)
+        r = br_err_set(err, (enum br_code) - r, "%s", s->stop_err.text);
+    else if (v.effect != BR_EFFECT_ALLOW && v.effect != BR_EFFECT_ASK)
+        r = denied(&v, e, err);
     verdict_free(&v);
     return r;
 }

@@ -62,6 +62,8 @@ static int take_allowed(struct session *s, struct br_plan *plan, struct br_err *
             plan->allowed_paths[plan->nallowed++] = copy;
             continue;
         }
+        if (s->notices_given)
+            continue;
         char text[BR_ERR_TEXT_MAX];
         snprintf(text, sizeof(text),
                  "the allowed path '%.512s' stays read-only: the rule '%.256s' denies writing it",
@@ -72,15 +74,19 @@ static int take_allowed(struct session *s, struct br_plan *plan, struct br_err *
         if (r < 0)
             return br_err_set(err, (enum br_code) - r, "%s", s->stop_err.text);
     }
+    s->notices_given = true;
     return 0;
 }
 
-static int send_launch(struct session *s, struct br_err *err)
+/* The plan of this run, made of what a profile says and nothing else but the allowed paths. */
+static int send_plan(struct session *s, const struct br_plan *from, enum br_msg_type type,
+                     struct br_err *err)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    struct br_plan plan = s->profile.plan;
+    struct br_plan plan = *from;
     int r = take_allowed(s, &plan, err);
-    plan.limits.wall_seconds = s->wall_seconds;
+    if (plan.limits.wall_seconds > s->wall_seconds)
+        plan.limits.wall_seconds = s->wall_seconds;
     memcpy(plan.table_sha256, br_table_sha256(s->table), sizeof(plan.table_sha256));
     if (r == 0)
         r = br_plan_check(&plan, err);
@@ -89,9 +95,41 @@ static int send_launch(struct session *s, struct br_err *err)
     if (r < 0)
         return r;
     session_expect(s, &s->launched);
-    br_chan_permit(&s->sup, BR_MSG_SUP_LAUNCHED);
+    s->host_lacks = false;
+    br_chan_permit(&s->sup, type == BR_MSG_SUP_LAUNCH ? BR_MSG_SUP_LAUNCHED : BR_MSG_SUP_RESOLVED);
     br_chan_permit(&s->sup, BR_MSG_SUP_REFUSED);
-    return br_chan_send(&s->sup, BR_MSG_SUP_LAUNCH, 0, &o, err);
+    r = br_chan_send(&s->sup, type, 0, &o, err);
+    if (r == 0 && (r = session_wait(s, &s->launched.done, LAUNCH_TIMEOUT_US, false)) < 0)
+        r = br_err_set(err, (enum br_code) - r, "%s",
+                       s->stop_code ? s->stop_err.text : "the sandbox did not start in time");
+    if (r == 0 && s->launched.code < 0) {
+        *err = s->launched.err;
+        r = s->launched.code;
+    }
+    return r;
+}
+
+int session_resolve(struct session *s, const struct br_plan *from, struct br_err *err)
+{
+    return send_plan(s, from, BR_MSG_SUP_RESOLVE, err);
+}
+
+void session_offer(struct session *s, json_t *names, struct br_err *err)
+{
+    for (uint32_t i = 0; i < s->profile.noffers; i++) {
+        struct br_plan *offer = &s->profile.offers[i];
+        struct br_err ignored = {.code = BR_OK};
+        if (!offer->image[0])
+            memcpy(offer->image, s->profile.plan.image, sizeof(offer->image));
+        if (session_resolve(s, offer, &ignored) < 0)
+            continue;
+        size_t at = strlen(err->text);
+        snprintf(err->text + at, sizeof(err->text) - at,
+                 ". The profile '%s' would work: bridle %s --profile %s", offer->profile,
+                 s->mode == BR_RUN_AGENT ? "run" : "exec", offer->profile);
+        if (names)
+            json_array_append_new(names, json_string(offer->profile));
+    }
 }
 
 static int snapshot(struct session *s, struct br_err *err)
@@ -141,26 +179,26 @@ static int record_launch(struct session *s, struct br_err *err)
     return r < 0 ? br_err_set(err, (enum br_code) - r, "%s", s->stop_err.text) : 0;
 }
 
-int session_launch(struct session *s, struct br_err *err)
+int session_launch_bare(struct session *s, struct br_err *err)
 {
     if (s->stop_code) /* while the record was written, which waits all the same */
         return br_err_set(err, (enum br_code) - s->stop_code, "%s", s->stop_err.text);
-    int r = send_launch(s, err);
+    int r = send_plan(s, &s->profile.plan, BR_MSG_SUP_LAUNCH, err);
     if (r < 0)
         return r;
-    r = session_wait(s, &s->launched.done, LAUNCH_TIMEOUT_US, false);
-    if (r < 0)
-        return br_err_set(err, (enum br_code) - r, "%s",
-                          s->stop_code ? s->stop_err.text : "the sandbox did not start in time");
-    if (s->launched.code < 0) {
-        *err = s->launched.err;
-        return s->launched.code;
-    }
     r = session_wait(s, &s->init_is_ready, READY_TIMEOUT_US, false);
-    if (r < 0)
-        return br_err_set(err, (enum br_code) - r, "%s",
-                          s->stop_code ? s->stop_err.text : "pid 1 of the sandbox said nothing");
-    r = record_launch(s, err);
+    return r < 0 ? br_err_set(err, (enum br_code) - r, "%s",
+                              s->stop_code ? s->stop_err.text : "pid 1 of the sandbox said nothing")
+                 : 0;
+}
+
+int session_launch(struct session *s, struct br_err *err)
+{
+    int r = session_launch_bare(s, err);
+    if (r < 0 && s->host_lacks)
+        session_offer(s, NULL, err);
+    if (r == 0)
+        r = record_launch(s, err);
     return r < 0 ? r : snapshot(s, err);
 }
 

@@ -65,6 +65,12 @@ int main(void)
     case BR_RUN_VALIDATE:
         session_run_validate(&s, &o);
         break;
+    case BR_RUN_PLAN:
+        session_run_plan(&s, &o);
+        break;
+    case BR_RUN_ACTIVATE:
+        session_run_activate(&s, &o);
+        break;
     default:
         br_log(BR_LOG_ERROR, "the session was started in an unknown mode");
         return 1;

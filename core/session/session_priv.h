@@ -110,7 +110,8 @@ struct session {
     char ask_note[BR_PATH_MAX];
     bool unrecorded; /* modes plan and activate: there is no audit */
     bool sandbox_up;
-    bool host_lacks; /* of the last SUP_REFUSED: another profile may be possible */
+    bool notices_given; /* about allowed paths that stay read-only */
+    bool host_lacks;    /* of the last SUP_REFUSED: another profile may be possible */
     uint64_t
         effect_started_us; /* of the present call; 0 before, and while it is decided and asked */
     uint64_t launched_us;
@@ -188,6 +189,12 @@ void effect_free(struct effect *e);
 int session_authorize(struct session *s, const char *call_id, const struct effect *e,
                       enum br_effect *decided, char permission[BR_ID_MAX], struct br_err *err);
 
+/* The same without consequences: nothing is recorded, nobody is asked. *decision says what came
+ * out (new reference). 0 for allow and ask; -BR_E_DENIED with the sentence that a run would give.
+ */
+int session_foresee(struct session *s, const char *call_id, const struct effect *e,
+                    enum br_effect *decided, json_t **decision, struct br_err *err);
+
 /*
  * Take out of the result of a search what it found in files that the policy does not allow to be
  * read as they are ("ask" included: nobody was asked about that file); "withheld" counts it.
@@ -207,12 +214,23 @@ int session_effect(struct session *s, const struct br_grant_ref *g, const char *
 
 int session_compile(struct session *s, struct br_err *err);
 int session_launch(struct session *s, struct br_err *err);
+/* The same without a record, and without the look at the workspace that one begins with. */
+int session_launch_bare(struct session *s, struct br_err *err);
+/*
+ * Ask whether a plan made of `from` is possible; nothing is started. 0 with s->launched.data the
+ * plan as rendered, and s->launched.err.text why a run would be refused all the same ("" if not);
+ * or the launcher's refusal.
+ */
+int session_resolve(struct session *s, const struct br_plan *from, struct br_err *err);
+/* The host lacks something (err says what): add those offered profiles that are possible to the
+ * text, and their names to `names`. */
+void session_offer(struct session *s, json_t *names, struct br_err *err);
 /* End the sandbox and record that it is gone; `outcome` of the run: 0 or a negative code. */
 int session_unlaunch(struct session *s, int outcome);
 /* Record what the run changed in the workspace. */
 int session_changes(struct session *s);
 
-/* ---- agent.c: the three modes ---- */
+/* ---- agent.c, plan.c: the modes ---- */
 
 /* Each runs to the end and says what bridled should be told. */
 struct outcome {
@@ -223,6 +241,8 @@ struct outcome {
 void session_run_agent(struct session *s, struct outcome *o);
 void session_run_exec(struct session *s, struct outcome *o);
 void session_run_validate(struct session *s, struct outcome *o);
+void session_run_plan(struct session *s, struct outcome *o);
+void session_run_activate(struct session *s, struct outcome *o);
 
 /* ---- call.c: one tool call from intent to result ---- */
 

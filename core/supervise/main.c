@@ -133,6 +133,18 @@ static int on_doctor(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     return 0;
 }
 
+static int on_activations(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ctx;
+    (void)c;
+    br_rd_str(&m->rd, s->show_run, sizeof(s->show_run));
+    if (br_rd_done(&m->rd) < 0)
+        return malformed(m, err);
+    s->verb = BR_MSG_CTL_ACTIVATIONS;
+    s->asked = s->kick = true;
+    return 0;
+}
+
 static int on_cancel(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct supervisor *s = ctx;
@@ -145,6 +157,7 @@ static const struct br_msg_rule control_rules[] = {
     {BR_MSG_CTL_RUN, BR_PERMIT | BR_ONCE, 40, BR_MSG_MAX, 0, 5, on_run},
     {BR_MSG_CTL_SHOW, BR_PERMIT | BR_ONCE, 4, BR_NAME_MAX, 0, 0, on_show},
     {BR_MSG_CTL_DOCTOR, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_doctor},
+    {BR_MSG_CTL_ACTIVATIONS, BR_PERMIT | BR_ONCE, 4, 64, 0, 0, on_activations},
     {BR_MSG_CTL_CANCEL, BR_PERMIT, 0, 0, 0, 0, on_cancel},
 };
 
@@ -192,6 +205,8 @@ static int serve(struct supervisor *s, struct br_err *err)
         show_verb(s);
     else if (s->verb == BR_MSG_CTL_DOCTOR)
         doctor_verb(s);
+    else if (s->verb == BR_MSG_CTL_ACTIVATIONS)
+        activations_verb(s);
     return 0;
 }
 

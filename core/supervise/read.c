@@ -43,15 +43,21 @@ void show_verb(struct supervisor *s)
     sup_end(s, -r, br_code_exit(r), r < 0 ? err.text : "");
 }
 
+int launcher_probe(struct supervisor *s, struct br_err *err)
+{
+    int r = br_chan_send(&s->programs[P_LAUNCH].chan, BR_MSG_LAUNCH_PROBE, 1, NULL, err);
+    if (r == 0 && (r = sup_wait(s, &s->probed, PROBE_TIMEOUT_US, false)) < 0)
+        br_err_set(err, (enum br_code) - r, "%s",
+                   s->fail_code ? s->fail_err.text : "the probes did not end in time");
+    return r;
+}
+
 void doctor_verb(struct supervisor *s)
 {
     struct br_err err = {.code = BR_OK};
     int r = program_start(s, P_LAUNCH, &err);
     if (r == 0)
-        r = br_chan_send(&s->programs[P_LAUNCH].chan, BR_MSG_LAUNCH_PROBE, 1, NULL, &err);
-    if (r == 0 && (r = sup_wait(s, &s->probed, PROBE_TIMEOUT_US, false)) < 0)
-        br_err_set(&err, (enum br_code) - r, "%s",
-                   s->fail_code ? s->fail_err.text : "the probes did not end in time");
+        r = launcher_probe(s, &err);
     program_stop(s, P_LAUNCH, 5000000);
     if (r == 0 && s->nprobes == 0)
         r = br_err_set(&err, BR_E_INTERNAL, "the launcher probed nothing; nothing is known");

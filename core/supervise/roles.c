@@ -80,6 +80,33 @@ static int resolve_plan(struct supervisor *s, struct br_plan *plan, struct br_er
     return br_chan_send(&l->chan, BR_MSG_LAUNCH_RESOLVE, 0, &o, err);
 }
 
+/* The session asked whether it is possible, and that is all that it asked. */
+static int tell_resolved(struct supervisor *s, const struct br_plan *plan,
+                         const struct br_buf *text, const struct br_buf *facts)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    struct br_err why = {.code = BR_OK};
+    if (s->req.mode != BR_RUN_ACTIVATE)
+        (void)activation_check(s, plan, facts, &why);
+    br_out_blob(&o, text->data, text->len);
+    br_buf_put_str(&o.buf, why.text);
+    s->sandbox = SANDBOX_NONE;
+    s->sandbox_over = s->kick = true;
+    return br_chan_send(&s->programs[P_SESSION].chan, BR_MSG_SUP_RESOLVED, 0, &o, NULL);
+}
+
+/* The evidence of an activation that is under way. */
+static int keep_facts(struct supervisor *s, const struct br_plan *plan, const struct br_buf *facts,
+                      struct br_err *err)
+{
+    snprintf(s->activated, sizeof(s->activated), "%s", plan->profile);
+    br_buf_free(&s->facts);
+    br_buf_init(&s->facts, BR_EVENT_MAX);
+    return br_buf_put(&s->facts, facts->data, facts->len) < 0
+               ? br_err_set(err, BR_E_NOMEM, "no memory for the evidence of an activation")
+               : 0;
+}
+
 /* The resolved plan goes back to the launcher as it came. */
 static int launch_plan(struct supervisor *s, const struct br_plan *plan, struct br_err *err)
 {
@@ -109,7 +136,8 @@ static void refuse_launch(struct supervisor *s, int code, const char *text, bool
     (void)br_chan_send(&s->programs[P_SESSION].chan, BR_MSG_SUP_REFUSED, 0, &o, NULL);
 }
 
-static int on_sup_launch(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+/* SUP_LAUNCH, SUP_RESOLVE */
+static int on_sup_plan(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct supervisor *s = ((struct program *)ctx)->sup;
     struct br_plan plan;
@@ -120,6 +148,7 @@ static int on_sup_launch(struct br_chan *c, struct br_msg *m, void *ctx, struct 
     if (r == 0) {
         struct br_err why = {.code = BR_OK};
         s->sandbox = SANDBOX_ASKED;
+        s->only_resolve = m->type == BR_MSG_SUP_RESOLVE;
         s->sandbox_over = false;
         int k = program_running(s, P_LAUNCH)
                     ? resolve_plan(s, &plan, &why)
@@ -156,7 +185,9 @@ static int on_session_done(struct br_chan *c, struct br_msg *m, void *ctx, struc
 
 static const struct br_msg_rule session_rules[] = {
     {BR_MSG_ROLE_READY, BR_PERMIT | BR_ONCE, 8, 4096, 0, 0, on_ready},
-    {BR_MSG_SUP_LAUNCH, BR_PERMIT | BR_ONCE, 60, BR_MSG_MAX, 0, 0, on_sup_launch},
+    {BR_MSG_SUP_LAUNCH, BR_PERMIT | BR_ONCE, 60, BR_MSG_MAX, 0, 0, on_sup_plan},
+    /* looks, and starts nothing */
+    {BR_MSG_SUP_RESOLVE, BR_PERMIT, 60, BR_MSG_MAX, 0, 0, on_sup_plan},
     {BR_MSG_SUP_STOP, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_sup_stop},
     {BR_MSG_SESSION_DONE, BR_PERMIT | BR_ONCE, 12, 4096, 0, 0, on_session_done},
 };
@@ -180,7 +211,18 @@ static int on_resolved(struct br_chan *c, struct br_msg *m, void *ctx, struct br
         return malformed(c, m, err);
     }
     br_chan_forbid(c, BR_MSG_LAUNCH_RESOLVED);
-    r = launch_plan(s, &plan, &why);
+    if (s->only_resolve) {
+        br_chan_forbid(c, BR_MSG_LAUNCH_REFUSED);
+        (void)tell_resolved(s, &plan, &text, &facts);
+        br_plan_free(&plan);
+        return 0;
+    }
+    r = s->req.mode == BR_RUN_ACTIVATE ? keep_facts(s, &plan, &facts, &why)
+                                       : activation_check(s, &plan, &facts, &why);
+    if (r == 0)
+        r = launch_plan(s, &plan, &why);
+    else
+        br_chan_forbid(c, BR_MSG_LAUNCH_REFUSED);
     br_plan_free(&plan);
     if (r < 0)
         refuse_launch(s, r, why.text, false);

@@ -130,6 +130,12 @@ static void links_close(struct links *l)
         br_close(&all[i]);
 }
 
+/* A run that leaves a record. */
+static bool records(const struct supervisor *s)
+{
+    return s->req.mode == BR_RUN_AGENT || s->req.mode == BR_RUN_EXEC;
+}
+
 static int tell_started(struct supervisor *s, struct links *l, struct br_err *err)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
@@ -137,7 +143,7 @@ static int tell_started(struct supervisor *s, struct links *l, struct br_err *er
     br_buf_put_str(&o.buf, s->provider.model);
     br_buf_put_u8(&o.buf, s->provider.scripted);
     br_out_fd(&o, br_steal_fd(&l->client[0]), true);
-    if (s->req.mode != BR_RUN_VALIDATE)
+    if (records(s))
         br_out_fd(&o, br_steal_fd(&l->audit_client[0]), true);
     return br_chan_send(&s->control, BR_MSG_CTL_STARTED, 0, &o, err);
 }
@@ -181,7 +187,7 @@ static int start_session(struct supervisor *s, struct links *l, struct br_err *e
     for (uint32_t i = 0; i < ndefaults; i++)
         free(defaults[i]);
     br_out_fd(&o, br_steal_fd(&l->client[1]), true);
-    if (q->mode != BR_RUN_VALIDATE)
+    if (records(s))
         br_out_fd(&o, br_steal_fd(&l->audit_session[1]), true);
     br_out_fd(&o, br_steal_fd(&l->policy[1]), true);
     if (q->mode == BR_RUN_AGENT) {
@@ -189,6 +195,8 @@ static int start_session(struct supervisor *s, struct links *l, struct br_err *e
         br_out_fd(&o, br_steal_fd(&l->broker[1]), true);
     }
     int r = program_start(s, P_SESSION, err);
+    if (q->mode == BR_RUN_PLAN || q->mode == BR_RUN_VALIDATE)
+        br_chan_forbid(&s->programs[P_SESSION].chan, BR_MSG_SUP_LAUNCH);
     if (r == 0)
         r = br_chan_send(&s->programs[P_SESSION].chan, BR_MSG_SESSION_START, 0, &o, err);
     return r;
@@ -198,19 +206,23 @@ static int start_session(struct supervisor *s, struct links *l, struct br_err *e
 static int configure_launcher(struct supervisor *s, struct br_err *err)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    if (s->state_fd < 0) /* a plan makes none */
+        return 0;
     br_out_fd(&o, s->state_fd, false);
     return br_chan_send(&s->programs[P_LAUNCH].chan, BR_MSG_LAUNCH_CONFIG, 0, &o, err);
 }
 
 static int start_all(struct supervisor *s, struct links *l, struct br_err *err)
 {
-    bool agent = s->req.mode == BR_RUN_AGENT, record = s->req.mode != BR_RUN_VALIDATE;
+    bool agent = s->req.mode == BR_RUN_AGENT, look = s->req.mode == BR_RUN_VALIDATE;
     int r = 0;
-    if (record) /* it prepares itself while the others start */
+    if (!look) /* it prepares itself while the others start */
         r = program_start(s, P_LAUNCH, err);
-    if (r == 0 && record)
+    if (r == 0 && !look)
         r = configure_launcher(s, err);
-    if (r == 0 && record)
+    if (r == 0 && s->req.mode == BR_RUN_ACTIVATE)
+        r = launcher_probe(s, err);
+    if (r == 0 && records(s))
         r = audit_start(s, 0, br_steal_fd(&l->audit_session[0]), br_steal_fd(&l->audit_client[1]),
                         agent ? br_steal_fd(&l->secret[0]) : -1, err);
     if (r == 0)
@@ -344,6 +356,20 @@ static void close_record(struct supervisor *s)
     program_stop(s, P_AUDIT, EXIT_GRACE_US);
 }
 
+/* Only a sandbox that worked and is verified gone is evidence. */
+static void end_activation(struct supervisor *s)
+{
+    struct br_err err = {.code = BR_OK};
+    activation_workspace_end(s);
+    if (s->fail_code || s->session_code)
+        return;
+    if (s->sandbox != SANDBOX_GONE || !s->activated[0])
+        sup_fail(s, BR_E_FAILED,
+                 "the sandbox could not be verified gone; the profile was not activated");
+    else if (activation_store(s, &err) < 0)
+        sup_fail(s, (int)err.code, "%s", err.text);
+}
+
 static void finish(struct supervisor *s)
 {
     static const enum program_id quiet[] = {P_SESSION, P_ADAPTER, P_POLICY,
@@ -360,8 +386,29 @@ static void finish(struct supervisor *s)
     for (size_t i = 0; i < BR_ARRAY_LEN(quiet); i++)
         program_stop(s, quiet[i], 0);
     sweep(s);
-    if (s->req.mode != BR_RUN_VALIDATE)
+    if (records(s))
         close_record(s);
+    if (s->req.mode == BR_RUN_ACTIVATE)
+        end_activation(s);
+}
+
+/* The places that the run needs, before any program is started. */
+static int open_places(struct supervisor *s, struct br_err *err)
+{
+    int r = 0;
+    switch (s->req.mode) {
+    case BR_RUN_VALIDATE:
+        return 0;
+    case BR_RUN_ACTIVATE:
+        r = state_open(s, true, err);
+        return r < 0 ? r : activation_workspace(s, err);
+    case BR_RUN_PLAN:
+        r = workspace_open(s, err);
+        return r < 0 ? r : state_open(s, false, err);
+    default:
+        r = workspace_open(s, err);
+        return r < 0 ? r : store_open(s, err);
+    }
 }
 
 void run_verb(struct supervisor *s)
@@ -371,13 +418,11 @@ void run_verb(struct supervisor *s)
     int r = links_open(&l, &err);
     s->started_us = br_now_wall_us();
     br_id_make(s->run_id, "run");
-    if (r == 0 && s->req.mode != BR_RUN_VALIDATE)
-        r = workspace_open(s, &err);
-    if (r == 0 && s->req.mode != BR_RUN_VALIDATE)
-        r = store_open(s, &err);
+    if (r == 0)
+        r = open_places(s, &err);
     if (r == 0)
         r = provider_choose(s, &err);
-    if (r == 0 && s->req.mode != BR_RUN_VALIDATE) {
+    if (r == 0 && records(s)) {
         recover(s);
         if (s->fail_code) {
             r = s->fail_code;
@@ -385,6 +430,8 @@ void run_verb(struct supervisor *s)
         }
     }
     if (r < 0) {
+        if (s->req.mode == BR_RUN_ACTIVATE)
+            activation_workspace_end(s);
         links_close(&l);
         sup_end(s, -r, br_code_exit(r), err.text);
         return;

@@ -115,6 +115,11 @@ struct supervisor {
     uint64_t sandbox_ms;
     char sandbox_detail[BR_NAME_MAX];
 
+    /* activate, plan */
+    struct br_buf facts; /* of the host, as the launcher said when it resolved the plan */
+    char activated[64];  /* the profile's name, likewise */
+    bool only_resolve;   /* what is under way is SUP_RESOLVE */
+
     /* doctor */
     struct br_probe probes[BR_PROBES_MAX];
     uint32_t nprobes;
@@ -154,11 +159,26 @@ void sandbox_lost(struct supervisor *s);
 /* ---- workspace.c ---- */
 
 int workspace_open(struct supervisor *s, struct br_err *err);
+/* The state directory alone; with `make` false, one that is not there stays away (state_fd -1). */
+int state_open(struct supervisor *s, bool make, struct br_err *err);
 /* Open (and make) the state directory and in it that of the audit store; refuses one inside the
  * workspace. */
 int store_open(struct supervisor *s, struct br_err *err);
 /* Writable paths of a run without a manifest: the workspace's visible top-level entries. */
 uint32_t workspace_defaults(struct supervisor *s, char *out[BR_ALLOWED_PATHS_MAX]);
+
+/* ---- activation.c ---- */
+
+/* -BR_E_REQUIREMENT_MISSING if the plan's profile is not activated, or naming what has changed
+ * since. */
+int activation_check(const struct supervisor *s, const struct br_plan *plan,
+                     const struct br_buf *facts, struct br_err *err);
+/* Keep s->facts as the evidence for s->activated. */
+int activation_store(const struct supervisor *s, struct br_err *err);
+/* An empty workspace to try a profile in, and its end. */
+int activation_workspace(struct supervisor *s, struct br_err *err);
+void activation_workspace_end(struct supervisor *s);
+void activations_verb(struct supervisor *s);
 
 /* ---- provider.c ---- */
 
@@ -172,6 +192,8 @@ int provider_start(struct supervisor *s, int session_fd, int audit_fd, struct br
 void run_verb(struct supervisor *s);
 void show_verb(struct supervisor *s);
 void doctor_verb(struct supervisor *s);
+/* Let the running launcher try what it can do; s->probes. */
+int launcher_probe(struct supervisor *s, struct br_err *err);
 /* Start bridle-audit (mode 0 record, 1 read, 2 recover); peers are -1 where there is none, and
  * are taken over. Waits until the store is open. */
 int audit_start(struct supervisor *s, uint8_t mode, int session_fd, int client_fd, int egress_fd,

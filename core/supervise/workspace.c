@@ -91,10 +91,13 @@ static int open_part(struct supervisor *s, const char *name, uid_t uid, struct b
     return br_steal_fd(&fd);
 }
 
-int store_open(struct supervisor *s, struct br_err *err)
+int state_open(struct supervisor *s, bool make, struct br_err *err)
 {
     const char *path = s->state_dir;
+    struct stat st;
     int r = br_state_path(s->state_dir, getenv, err);
+    if (r == 0 && !make && lstat(path, &st) < 0 && errno == ENOENT)
+        return 0;
     if (r == 0)
         r = br_state_open(path, err);
     if (r < 0)
@@ -106,6 +109,14 @@ int store_open(struct supervisor *s, struct br_err *err)
                           "the state directory '%s' and the workspace '%s' lie one within the "
                           "other; nothing was started. Choose another one with BRIDLE_STATE_DIR",
                           path, s->req.workspace);
+    return 0;
+}
+
+int store_open(struct supervisor *s, struct br_err *err)
+{
+    int r = state_open(s, true, err);
+    if (r < 0)
+        return r;
     s->store_fd = open_part(s, "audit", BR_UID_AUDIT, err);
     return s->store_fd < 0 ? s->store_fd : 0;
 }

@@ -29,6 +29,11 @@
     X(CTL_SHOW, 0x0105)                                                                            \
     /* probe the host. empty; answer: CTL_PROBED, then CTL_ENDED */                                \
     X(CTL_DOCTOR, 0x0106)                                                                          \
+    /* str profile: remove its activation; "": list them all. Answer: CTL_ACTIVATED (of a list),   \
+       then CTL_ENDED */                                                                           \
+    X(CTL_ACTIVATIONS, 0x0108)                                                                     \
+    /* [str profile, u64 seconds since the epoch, str evidence]n */                                \
+    X(CTL_ACTIVATED, 0x0109)                                                                       \
     /* [str requirement, u8 result (0 ok, 1 missing, 2 degraded), u8 required, str detail,         \
        str fix]n */                                                                                \
     X(CTL_PROBED, 0x0107)                                                                          \

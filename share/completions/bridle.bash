@@ -7,7 +7,7 @@ _bridle_words() { mapfile -t COMPREPLY < <(compgen -W "$1" -- "$cur"); }
 _bridle() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
   local verb=${COMP_WORDS[1]}
-  local verbs="run exec validate show doctor image demo bench help"
+  local verbs="run exec plan activate validate show doctor image demo bench help"
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
     _bridle_words "$verbs --help --version"
@@ -43,6 +43,33 @@ _bridle() {
         *)
           case $cur in
             -*) _bridle_words "--dir --policy --profile --image --timeout --json --help" ;;
+            *) _bridle_files ;;
+          esac
+          ;;
+      esac
+      ;;
+    plan)
+      case $prev in
+        -C | --dir) _bridle_dirs ;;
+        -p | --policy) _bridle_files ;;
+        --profile) _bridle_files ;;
+        --image) : ;;
+        --backend) : ;;
+        *)
+          case $cur in
+            -*) _bridle_words "--dir --policy --profile --image --backend --json --help" ;;
+            *) _bridle_files ;;
+          esac
+          ;;
+      esac
+      ;;
+    activate)
+      case $prev in
+        --image) : ;;
+        --remove) : ;;
+        *)
+          case $cur in
+            -*) _bridle_words "--image --list --remove --json --help" ;;
             *) _bridle_files ;;
           esac
           ;;

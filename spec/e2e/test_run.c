@@ -457,6 +457,7 @@ static void test_bad_workspaces(void **state)
             e2e_close(&t); /* an ordinary user cannot make one */
             continue;
         }
+        t.activated = true; /* there is to be no state directory */
         e2e_run(&t, &r, "bridle", "exec", "-C", names[i], "task.yaml", "--", "true", NULL);
         expect_status(&r, 5, "nothing was started");
         expect_status(&r, 5, strchr(names[i], '\xff') ? "is not valid UTF-8" : names[i]);
@@ -491,6 +492,7 @@ static void test_store_is_a_link(void **state)
     snprintf(path, sizeof(path), "%s/elsewhere", t.dir);
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(symlink("elsewhere", t.state), 0);
+    t.activated = true;
     e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "task.yaml", "--",
             "touch", "src/x", NULL);
     expect_status(&r, 8, "is a symbolic link; nothing was started");

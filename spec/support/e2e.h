@@ -14,6 +14,7 @@ struct e2e {
     char workspace[96];  /* owned by uid 1000 when root */
     char state[96];      /* BRIDLE_STATE_DIR */
     uid_t uid;           /* who runs bridle; 0 = root */
+    bool activated;      /* or tried; set it to leave the state directory as it is */
     char cgroups[16384]; /* names of cgroups of ours at the start */
 };
 
@@ -38,7 +39,11 @@ void e2e_write(struct e2e *t, const char *path, const char *text);
 /* The content of a file below t->dir, or NULL if there is none; free it. */
 char *e2e_read(struct e2e *t, const char *path);
 
-/* Start bin/<argv[0]> in t->dir; stdout and stderr go to files. */
+/*
+ * Start bin/<argv[0]> in t->dir; stdout and stderr go to files. The first `run` or `exec` of a
+ * state directory is preceded by the activation of run-v1 in it, without which both would be
+ * refused.
+ */
 pid_t e2e_spawn(struct e2e *t, char *const *argv, char *const *env);
 /* Wait at most `seconds`, then kill; collect the output. Free with e2e_result_free(). */
 void e2e_wait(struct e2e *t, pid_t pid, unsigned seconds, struct e2e_result *r);
