@@ -114,7 +114,7 @@ struct br_host {
     struct br_box_shared *shared; /* BR_SLOTS of them; 0: of the box that the launcher makes */
     struct br_pool *pool;         /* NULL: not started */
     bool taken[BR_SLOTS];         /* of `shared`: a box that came from the pool has it */
-    struct br_buf facts; /* of this host, for activations (facts.h) */
+    struct br_buf facts;          /* of this host, for activations (facts.h) */
 };
 
 enum { BR_RLIMIT_CORE, BR_RLIMIT_FSIZE, BR_RLIMIT_NOFILE, BR_RLIMITS };
