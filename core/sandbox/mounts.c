@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "sandbox/mounts.h"
+#include "sandbox/rootfs.h"
 
 #define TEXT_MAX (2u * 1024 * 1024)
 
@@ -317,6 +318,27 @@ static int compare_one(const struct br_mount *m, const struct br_mount_want *e, 
     return 0;
 }
 
+/*
+ * A mount of the workspace that is not at its place: the host has renamed or removed the name that
+ * it was mounted on. It is still the planned object, but not where it was planned.
+ */
+static int find_moved(const struct br_mounts *m, const struct br_mount_wants *w, struct br_err *err)
+{
+    for (unsigned k = 0; k < w->n; k++) {
+        const struct br_mount_want *e = &w->list[k];
+        bool there = e->kind != BR_WANT_ONE || !below(e->target, BR_BOX_WORKSPACE);
+        for (unsigned i = 0; i < m->n && !there; i++)
+            there = strcmp(m->list[i].target, e->target) == 0;
+        if (!there)
+            return br_err_set(err, BR_E_INVALID_ALLOWED_PATH,
+                              "'%.512s' was moved or removed while the sandbox was being made; "
+                              "nothing was started. Start again when nothing else changes the "
+                              "workspace",
+                              e->target);
+    }
+    return 0;
+}
+
 int br_mounts_compare(const struct br_mounts *m, struct br_mount_wants *w, struct br_err *err)
 {
     if (w->failed)
@@ -324,13 +346,16 @@ int br_mounts_compare(const struct br_mounts *m, struct br_mount_wants *w, struc
     for (unsigned i = 0; i < w->n; i++)
         w->list[i].seen = 0;
     w->next = 0;
+    int r = find_moved(m, w, err);
+    if (r < 0)
+        return r;
     qsort(w->list, w->n, sizeof(*w->list), by_wanted_target);
     for (unsigned i = 0; i < m->n; i++) {
         struct br_mount_want *e = find(w, &m->list[i]);
         if (!e)
             return differs(err, m->list[i].target, "was not planned");
         e->seen++;
-        int r = compare_one(&m->list[i], e, err);
+        r = compare_one(&m->list[i], e, err);
         if (r < 0)
             return r;
     }

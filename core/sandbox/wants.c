@@ -91,7 +91,7 @@ void br_wants_of(struct br_mount_wants *w, const struct br_box *b, const struct 
     want_masks(w, b->host);
     want_tmpfs(w, "/tmp", noexec(plan, BR_PLAN_TMP_NOEXEC), plan);
     want_tmpfs(w, BR_BOX_HOME, noexec(plan, BR_PLAN_HOME_NOEXEC), plan);
-    if (plan->disks[BR_DISK_WORKSPACE].kind == BR_QUOTA_NONE)
+    if (plan->workspace == BR_WORKSPACE_BIND)
         want_workspace(w, b, plan);
     want_leases(w, plan);
 }
