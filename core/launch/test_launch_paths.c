@@ -60,7 +60,7 @@ static void refused(struct rig *r, const char *text)
     assert_null(rig_ask(r, "call getpid"));
 }
 
-static int listen_at(const char *path)
+static int listen_at(const struct rig *r, const char *path)
 {
     struct sockaddr_un sa = {.sun_family = AF_UNIX};
     snprintf(sa.sun_path, sizeof(sa.sun_path), "%.100s", path);
@@ -69,7 +69,8 @@ static int listen_at(const char *path)
     assert_int_equal(bind(s, (struct sockaddr *)&sa, sizeof(sa)), 0);
     assert_int_equal(listen(s, 4), 0);
     assert_int_equal(chmod(path, 0777), 0);
-    assert_int_equal(chown(path, RIG_OWNER, RIG_OWNER), 0);
+    uid_t owner = r->uid ? r->uid : RIG_OWNER;
+    assert_int_equal(chown(path, owner, owner), 0);
     return s;
 }
 
@@ -405,13 +406,11 @@ static void must_not(struct rig *r, const char *script, const char *why)
         fail_msg("'%s' failed, but not with '%s': %s", script, why, out);
 }
 
-static void test_nested_git(void **state)
+static void nested_git(uid_t uid)
 {
     struct rig r;
     uint8_t before[32], after[32];
-    (void)state;
-    rig_need_root();
-    rig_open(&r, 0);
+    rig_open(&r, uid);
     static const char *const dirs[] = {"sub/",     "sub/.git/",      "sub/.git/hooks/",
                                        "sub/.hg/", "sub/.hg/hooks/", "mod/",
                                        "granted/", "granted/.git/",  "granted/.git/hooks/"};
@@ -449,6 +448,14 @@ static void test_nested_git(void **state)
 
 /* ---- sockets and FIFOs ---- */
 
+static void test_nested_git(void **state)
+{
+    (void)state;
+    rig_need_root();
+    nested_git(0);
+    nested_git(RIG_USER);
+}
+
 #define CONNECT(path)                                                                              \
     "python3 -c 'import socket\ns=socket.socket(socket.AF_UNIX)\ns.connect(\"" path "\")\n"        \
     "print(\"connected\")'"
@@ -461,15 +468,13 @@ static void connects_from_here(const struct rig *r, const char *name)
     assert_int_equal(connect(s, (struct sockaddr *)&sa, sizeof(sa)), 0);
 }
 
-static void test_host_sockets(void **state)
+static void host_sockets(uid_t uid)
 {
     struct rig r;
     uint8_t before[32], after[32];
     char path[512];
     int s[4];
-    (void)state;
-    rig_need_root();
-    rig_open(&r, 0);
+    rig_open(&r, uid);
     rig_put(&r, "run/", NULL);
     rig_put(&r, "src/", NULL);
     rig_put(&r, "src/.git/", NULL);
@@ -477,7 +482,7 @@ static void test_host_sockets(void **state)
     static const char *const names[] = {"run/s", "src/s", "src/.git/ipc"};
     for (unsigned i = 0; i < BR_ARRAY_LEN(names); i++) {
         path_in(&r, names[i], path);
-        s[i] = listen_at(path);
+        s[i] = listen_at(&r, path);
     }
     path_in(&r, "run/fifo", path);
     assert_int_equal(mkfifo(path, 0666), 0);
@@ -497,7 +502,7 @@ static void test_host_sockets(void **state)
         connects_from_here(&r, names[i]);
     /* control, and the gap that docs/decisions names: a socket that appears while it runs */
     path_in(&r, "run/late", path);
-    s[3] = listen_at(path);
+    s[3] = listen_at(&r, path);
     const char *abi = strstr(r.receipt, "\"landlock\":");
     assert_non_null(abi);
     if (atoi(abi + strlen("\"landlock\":")) >= 9)
@@ -511,6 +516,14 @@ static void test_host_sockets(void **state)
     for (unsigned i = 0; i < BR_ARRAY_LEN(s); i++)
         close(s[i]);
     rig_close(&r);
+}
+
+static void test_host_sockets(void **state)
+{
+    (void)state;
+    rig_need_root();
+    host_sockets(0);
+    host_sockets(RIG_USER);
 }
 
 /* ---- mounts ---- */
@@ -759,5 +772,5 @@ int main(void)
         (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
          mount(NULL, "/", NULL, MS_REC | MS_SHARED, NULL) < 0))
         return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, rig_delegate, rig_undelegate);
 }
