@@ -86,6 +86,7 @@ static const struct {
     {BR_SYS_CLONE3, 0, false, NULL, "prepared again"},
     {BR_SYS_CLONE3, -1, false, NULL, "prepared again"},
     {BR_SYS_IDMAP, 0, false, NULL, "prepared again"},
+    {BR_SYS_IDMAP, -1, false, NULL, "prepared again"},
     {BR_SYS_MKCGROUP, 0, false, NULL, "prepared again"},
     {BR_SYS_MKCGROUP, -1, false, NULL, "prepared again"},
     {BR_SYS_WRITECGROUP, 0, false, NULL, "prepared again, or the kernel's own value"},
