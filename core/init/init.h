@@ -54,6 +54,7 @@ struct br_init {
     struct br_chan chan;  /* owned */
     int sigfd;            /* owned: SIGCHLD */
     uint64_t call_id;     /* of the present call: its INIT_PROGRESS carries it */
+    unsigned inherited;   /* open descriptors beyond the channel, at the start */
     int fatal;            /* negative code: the channel ended during a call; serve no more */
 };
 
@@ -96,8 +97,8 @@ void br_init_exec_abort(struct br_init *in);
 /* SIGCHLD: notice the end of the present EXEC; as pid 1 reap everything. */
 void br_init_exec_reap(struct br_init *in);
 
-/* What this process measures of itself, as a JSON object. */
-int br_init_measure(struct br_buf *out);
+/* What this process measures of itself, as a JSON object; `inherited` as in struct br_init. */
+int br_init_measure(struct br_buf *out, unsigned inherited);
 
 /* The first call remembers the tree and answers no changes; later ones compare with the first. */
 int br_init_snapshot(struct br_init *in, struct br_buf *out, struct br_err *err);

@@ -6,9 +6,11 @@
  * ends, everything in the sandbox ends.
  */
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,8 +18,26 @@
 
 #define CHANNEL_FD 3
 
+/* How many descriptors beyond the channel are open that should not be: one system call. */
+static unsigned count_inherited(void)
+{
+    struct pollfd p[256 - CHANNEL_FD - 1];
+    unsigned n = BR_ARRAY_LEN(p), open = 0;
+    struct rlimit l; /* poll(2) takes no more than may be open */
+    if (getrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur < n)
+        n = (unsigned)l.rlim_cur;
+    for (unsigned i = 0; i < n; i++)
+        p[i] = (struct pollfd){.fd = CHANNEL_FD + 1 + (int)i};
+    if (poll(p, n, 0) < 0)
+        return n;
+    for (unsigned i = 0; i < n; i++)
+        open += !(p[i].revents & POLLNVAL);
+    return open;
+}
+
 static int start(struct br_init *in, bool pid1, struct br_err *err)
 {
+    unsigned inherited = count_inherited();
     for (int fd = 0; fd <= CHANNEL_FD; fd++)
         if (fcntl(fd, F_GETFD) < 0)
             return br_err_set(err, BR_E_USAGE,
@@ -33,7 +53,9 @@ static int start(struct br_init *in, bool pid1, struct br_err *err)
     int root = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return br_err_errno(err, BR_E_INVALID_WORKSPACE, "the workspace could not be opened");
-    return br_init_open(in, CHANNEL_FD, root, pid1, err);
+    int r = br_init_open(in, CHANNEL_FD, root, pid1, err);
+    in->inherited = inherited;
+    return r;
 }
 
 int main(void)

@@ -1,14 +1,19 @@
 /*
  * What this process really is in, read back from the kernel after everything was set up: the
- * measured half of the isolation receipt. bridled compares it with the plan; a member that could
- * not be read is left out, which is not equal to what was planned. Trusts the kernel only.
+ * measured half of the isolation receipt. bridle-session compares it with the plan and with what
+ * the launcher has read; a member that could not be read is left out, which is not equal to
+ * anything. Trusts the kernel only.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <sodium/crypto_hash_sha256.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -135,7 +140,42 @@ static void put_mounts(struct br_buf *out, struct br_buf *scratch)
     br_buf_put_u8(out, '"');
 }
 
-int br_init_measure(struct br_buf *out)
+/* Quotas, as the kernel tells them to whoever may be writing there. */
+static void put_quotas(struct br_buf *out)
+{
+    static const char *const places[] = {"/tmp", "/home/agent", "/workspace", "/state", "/scratch"};
+    const char *comma = "";
+    br_buf_printf(out, ",\"quotas\":{");
+    for (unsigned i = 0; i < BR_ARRAY_LEN(places); i++) {
+        struct statvfs v;
+        if (statvfs(places[i], &v) < 0 || (v.f_flag & ST_RDONLY))
+            continue;
+        br_buf_printf(out, "%s\"%s\":{\"bytes\":%llu,\"inodes\":%llu}", comma, places[i],
+                      (unsigned long long)v.f_blocks * v.f_frsize, (unsigned long long)v.f_files);
+        comma = ",";
+    }
+    br_buf_put_u8(out, '}');
+}
+
+/*
+ * What the kernel does not tell, tried: a system call that the filter answers otherwise than the
+ * kernel would, and a FIFO in the root that everybody may write, but for Landlock. An image has it
+ * as well; where there is none, this proves nothing, and says so.
+ */
+static void put_proofs(struct br_buf *out)
+{
+    int dumpable = prctl(PR_GET_DUMPABLE);
+    long r = syscall(SYS_setns, -1, 0);
+    br_buf_printf(out, ",\"dumpable\":%d,\"filterRefuses\":%s", dumpable,
+                  r < 0 && errno == EPERM ? "true" : "false");
+    BR_CLEANUP_FD int fd = open("/.bridle-locked", O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    br_buf_printf(out, ",\"landlockRefuses\":%s",
+                  fd < 0 && errno == EACCES                      ? "true"
+                  : fd >= 0 || errno == ENXIO || errno == ENOENT ? "false"
+                                                                 : "null");
+}
+
+int br_init_measure(struct br_buf *out, unsigned inherited)
 {
     BR_CLEANUP_BUF struct br_buf scratch = BR_BUF_INIT(1024 * 1024);
     struct utsname uts;
@@ -155,6 +195,9 @@ int br_init_measure(struct br_buf *out)
         put_text(out, "cgroup", (const char *)scratch.data, scratch.len);
     put_namespaces(out);
     put_limits(out);
+    put_quotas(out);
+    put_proofs(out);
+    br_buf_printf(out, ",\"inheritedFds\":%u", inherited);
     put_mounts(out, &scratch);
     br_buf_put_u8(out, '}');
     return out->failed ? -BR_E_LIMIT_EXCEEDED : 0;

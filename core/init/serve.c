@@ -132,7 +132,7 @@ int br_init_serve(struct br_init *in, struct br_err *err)
 {
     BR_CLEANUP_BUF struct br_buf json = BR_BUF_INIT(BR_BLOB_INLINE_MAX);
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    int r = br_init_measure(&json);
+    int r = br_init_measure(&json, in->inherited);
     if (r < 0)
         return br_err_set(err, BR_E_INTERNAL, "the measurements of the sandbox do not fit");
     br_out_blob(&o, json.data, json.len);

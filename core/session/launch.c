@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "session/isolation.h"
 #include "session/session_priv.h"
 
 #define LAUNCH_TIMEOUT_US (30u * 1000000u)
@@ -141,29 +142,31 @@ static int snapshot(struct session *s, struct br_err *err)
     return r;
 }
 
-static json_t *receipt_json(struct session *s)
+/* Compares what the launcher and pid 1 have measured with the plan; *out is the receipt of both. */
+static int receipt_json(struct session *s, json_t **out, struct br_err *err)
 {
     const struct br_buf *b = &s->launched.data;
     json_t *receipt =
         json_loadb(b->data ? (const char *)b->data : "", b->len, JSON_REJECT_DUPLICATES, NULL);
     json_t *seen = json_loadb(s->init_ready.data ? (const char *)s->init_ready.data : "",
                               s->init_ready.len, JSON_REJECT_DUPLICATES, NULL);
-    if (!json_is_object(receipt) || !json_is_object(seen)) {
+    int r = br_isolation_check(receipt, seen, &s->profile.plan, err);
+    *out = r == 0 ? br_isolation_receipt(receipt, seen) : NULL;
+    if (r < 0)
         json_decref(receipt);
-        json_decref(seen);
-        return NULL;
-    }
-    json_object_set_new(receipt, "init", seen);
-    return receipt;
+    else if (!*out)
+        r = br_err_set(err, BR_E_NOMEM, "no memory for the isolation receipt");
+    json_decref(seen);
+    return r;
 }
 
 static int record_launch(struct session *s, struct br_err *err)
 {
-    json_t *receipt = receipt_json(s);
-    if (!receipt)
-        return br_err_set(err, BR_E_INTERNAL, "the isolation receipt is not usable");
-    int r =
-        session_record(s, "sandbox.started", "sandbox-runner",
+    json_t *receipt;
+    int r = receipt_json(s, &receipt, err);
+    if (r < 0)
+        return r;
+    r = session_record(s, "sandbox.started", "sandbox-runner",
                        json_pack("{s:s, s:s, s:s, s:s, s:i}", "runId", s->run_id, "containerName",
                                  s->sandbox_name, "image", s->sandbox_image, "network",
                                  s->sandbox_network, "mounts", (int)s->sandbox_mounts));
