@@ -35,7 +35,8 @@ static bool is_profile_file(const char *word)
 }
 
 /* The operator's word, so never a file that an agent could have written. */
-static int read_profile(const char *word, struct br_cli_documents *d, struct br_err *err)
+static int read_profile(const struct br_cli_foreground *f, const char *word,
+                        struct br_cli_documents *d, struct br_err *err)
 {
     if (!word || !is_profile_file(word))
         return 0;
@@ -43,7 +44,7 @@ static int read_profile(const char *word, struct br_cli_documents *d, struct br_
                              err);
     if (r < 0)
         return r;
-    if (br_cli_path_below(word, d->workspace))
+    if (f->mode != BR_RUN_ACTIVATE && br_cli_path_below(word, d->workspace))
         return br_err_set(err, BR_E_INVALID_PROFILE,
                           "the profile '%.512s' lies inside of the workspace, where the agent "
                           "could have written it; nothing was started. Keep it elsewhere",
@@ -85,7 +86,9 @@ int br_cli_documents_read(const struct br_cli_foreground *f, struct br_cli_docum
     if (r == 0)
         r = br_cli_file_config(&d->policy, option(f->args, "policy"), "policy.lua", "policy",
                                BR_E_INVALID_POLICY, BR_POLICY_MAX, err);
-    if (r == 0 && f->mode == BR_RUN_AGENT) /* nothing else calls a model */
+    /* models are called by an agent only; a profile may need the image that is named there */
+    const char *profile = f->profile ? f->profile : option(f->args, "profile");
+    if (r == 0 && (f->mode == BR_RUN_AGENT || (profile && strcmp(profile, "run-v1") != 0)))
         r = br_cli_file_config(&d->config, option(f->args, "config"), "bridle.lua", "configuration",
                                BR_E_INVALID_CONFIG, BR_CONFIG_MAX, err);
     const char *scenario = option(f->args, "scenario");
@@ -93,7 +96,7 @@ int br_cli_documents_read(const struct br_cli_foreground *f, struct br_cli_docum
         r = br_cli_file_read(&d->scenario, scenario, "scenario", BR_E_INVALID_CONFIG,
                              BR_MANIFEST_MAX, err);
     if (r == 0)
-        r = read_profile(f->profile ? f->profile : option(f->args, "profile"), d, err);
+        r = read_profile(f, profile, d, err);
     if (r == 0 && f->manifest)
         d->manifest_inside = br_cli_path_below(f->manifest, d->workspace);
     return r;

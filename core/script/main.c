@@ -62,6 +62,12 @@ static void put_config(struct br_buf *b, const json_t *config)
         for (size_t k = 0; k < json_array_size(models); k++)
             br_buf_put_str(b, json_string_value(json_array_get(models, k)));
     }
+    const json_t *images = json_object_get(config, "images");
+    br_buf_put_u32(b, (uint32_t)json_array_size(images));
+    for (size_t i = 0; i < json_array_size(images); i++) {
+        put_text(b, json_array_get(images, i), "profile");
+        put_text(b, json_array_get(images, i), "image");
+    }
 }
 
 static int on_config(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)

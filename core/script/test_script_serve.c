@@ -32,7 +32,8 @@ static void test_config(void **state)
               "return { api = 1, default_model = 'openai/gpt-5', providers = {\n"
               "  openai = { base_url = 'https://api.example.com/v1/', key_env = 'KEY', models = "
               "{ 'gpt-5', 'small' }, timeout = 30 },\n"
-              "  here = { base_url = 'http://127.0.0.1:8080', streaming = false } } }");
+              "  here = { base_url = 'http://127.0.0.1:8080', streaming = false } },\n"
+              "  profiles = { ['workspace-v1'] = { image = 'debian' } } }");
     if (g.a.type != BR_MSG_SCRIPT_CONFIGURED)
         fail_msg("%s", g.a.text);
     struct br_rd r;
@@ -53,6 +54,9 @@ static void test_config(void **state)
     assert_int_equal(br_rd_u32(&r), 2);
     expect_str(&r, "gpt-5");
     expect_str(&r, "small");
+    assert_int_equal(br_rd_u32(&r), 1);
+    expect_str(&r, "workspace-v1");
+    expect_str(&r, "debian");
     assert_int_equal(br_rd_done(&r), 0);
     assert_int_equal(rig_stop(&g), 0);
 }

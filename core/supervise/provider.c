@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "image/image.h"
 #include "supervise/supervise_priv.h"
 
 #define CONFIG_TIMEOUT_US (5u * 1000000u)
@@ -103,31 +104,57 @@ static bool read_provider(struct br_rd *r, const char *want, const char *model,
     return has;
 }
 
-static int choose_configured(struct supervisor *s, struct br_err *err)
+static int malformed_config(struct br_err *err)
+{
+    return br_err_set(err, BR_E_PEER_PROTOCOL, "the config script gave a malformed answer");
+}
+
+/* Read the whole answer: the images of profiles, and the provider that is wanted. *n is how many
+ * there are. */
+static int read_config(struct supervisor *s, const char *want, const char *model, uint32_t *n,
+                       bool *found, bool *named, struct br_err *err)
 {
     struct br_rd r;
     char fallback[BR_NAME_MAX];
     br_rd_init(&r, s->config_reply.data, s->config_reply.len);
     br_rd_str(&r, fallback, sizeof(fallback));
+    *n = br_rd_u32(&r);
+    *found = *named = false;
+    if (r.failed || *n > PROVIDERS_MAX)
+        return malformed_config(err);
+    for (uint32_t i = 0; i < *n && !r.failed; i++)
+        *found |= read_provider(&r, want, model, &s->provider, named);
+    s->nimages = br_rd_u32(&r);
+    if (s->nimages > PROFILE_IMAGES_MAX) {
+        s->nimages = 0;
+        r.failed = true;
+    }
+    for (uint32_t i = 0; i < s->nimages && !r.failed; i++) {
+        br_rd_str(&r, s->images[i].profile, sizeof(s->images[i].profile));
+        br_rd_str(&r, s->images[i].image, sizeof(s->images[i].image));
+    }
+    return br_rd_done(&r) < 0 ? malformed_config(err) : 0;
+}
+
+static int choose_configured(struct supervisor *s, struct br_err *err)
+{
+    struct br_rd r;
+    char fallback[BR_NAME_MAX], provider[BR_NAME_MAX];
+    uint32_t n;
+    bool found, named;
+    br_rd_init(&r, s->config_reply.data, s->config_reply.len);
+    br_rd_str(&r, fallback, sizeof(fallback));
     const char *want = s->req.model[0] ? s->req.model : fallback;
     const char *slash = strchr(want, '/');
-    uint32_t n = br_rd_u32(&r);
-    if (r.failed || n > PROVIDERS_MAX)
-        return br_err_set(err, BR_E_PEER_PROTOCOL, "the config script gave a malformed answer");
     if (!slash || slash == want)
         return br_err_set(err, BR_E_USAGE,
                           "name a model as PROVIDER/MODEL, with -m or as default_model in '%s'; "
                           "'%s' is not one",
                           s->req.config_path, want);
-    char provider[BR_NAME_MAX];
     snprintf(provider, sizeof(provider), "%.*s", (int)(slash - want), want);
-    bool found = false, named = false;
-    for (uint32_t i = 0; i < n && !r.failed; i++)
-        found |= read_provider(&r, provider, slash + 1, &s->provider, &named);
-    if (br_rd_done(&r) < 0)
-        return br_err_set(err, BR_E_PEER_PROTOCOL, "the config script gave a malformed answer");
-    if (found)
-        return 0;
+    int code = read_config(s, provider, slash + 1, &n, &found, &named, err);
+    if (code < 0 || found)
+        return code;
     return br_err_set(err, BR_E_NOT_FOUND,
                       named ? "the provider of '%s' does not list that model in '%s'; nothing was "
                               "started"
@@ -153,9 +180,29 @@ static int choose_environment(struct supervisor *s, struct br_err *err)
     return 0;
 }
 
+/* Is the file needed for anything? The default profile needs no image. */
+static bool needs_config(const struct supervisor *s)
+{
+    const struct br_profile_choice *c = &s->req.choice;
+    bool own = c->source && c->source[0], scripted = strncmp(s->req.model, "scripted/", 9) == 0;
+    if (!s->req.config.len)
+        return false;
+    return (((c->name[0] && strcmp(c->name, "run-v1") != 0) || own) && !c->image[0]) ||
+           (s->req.mode == BR_RUN_AGENT && !scripted && !s->req.scenario.len);
+}
+
 int provider_choose(struct supervisor *s, struct br_err *err)
 {
     const char *model = s->req.model;
+    uint32_t nproviders = 0;
+    if (needs_config(s)) {
+        bool found, named;
+        int r = run_config(s, err);
+        if (r == 0)
+            r = read_config(s, "", "", &nproviders, &found, &named, err);
+        if (r < 0)
+            return r;
+    }
     if (s->req.mode != BR_RUN_AGENT) {
         snprintf(s->provider.model, sizeof(s->provider.model), "none");
         return 0;
@@ -164,10 +211,8 @@ int provider_choose(struct supervisor *s, struct br_err *err)
         return choose_scripted(s, "scripted/custom", err);
     if (strncmp(model, "scripted/", 9) == 0)
         return choose_scripted(s, model, err);
-    if (s->req.config.len) {
-        int r = run_config(s, err);
-        return r < 0 ? r : choose_configured(s, err);
-    }
+    if (nproviders)
+        return choose_configured(s, err);
     if (getenv("OPENAI_API_KEY") || getenv("OPENAI_BASE_URL"))
         return choose_environment(s, err);
     if (*model)
@@ -176,6 +221,27 @@ int provider_choose(struct supervisor *s, struct br_err *err)
                           "Write a bridle.lua, or set OPENAI_API_KEY or OPENAI_BASE_URL",
                           model);
     return choose_scripted(s, "scripted/default", err);
+}
+
+int images_resolve(struct supervisor *s, struct br_err *err)
+{
+    char *image = s->req.choice.image, id[BR_IMAGE_ID_MAX];
+    if (s->req.mode == BR_RUN_VALIDATE)
+        return 0;
+    for (uint32_t i = 0; i < s->nimages; i++) /* of one that is not used nothing need be there */
+        if (s->state_fd >= 0 && br_image_resolve(s->state_fd, s->images[i].image, id, NULL) == 0)
+            snprintf(s->images[i].image, sizeof(s->images[i].image), "%s", id);
+    if (!image[0] || strcmp(image, BR_IMAGE_HOST) == 0 || br_image_is_id(image))
+        return 0;
+    if (s->state_fd < 0)
+        return br_err_set(err, BR_E_NOT_FOUND,
+                          "there is no image '%.80s'; nothing was started. 'bridle image list' "
+                          "shows those that there are",
+                          image);
+    int r = br_image_resolve(s->state_fd, image, id, err);
+    if (r == 0)
+        snprintf(image, sizeof(s->req.choice.image), "%s", id);
+    return r;
 }
 
 /* ---- starting ---- */

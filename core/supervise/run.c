@@ -180,7 +180,11 @@ static int start_session(struct supervisor *s, struct links *l, struct br_err *e
     br_buf_put_u8(&o.buf, s->provider.streaming);
     br_buf_put_u32(&o.buf, q->wall_seconds);
     br_profile_choice_put(&o.buf, &q->choice);
-    br_buf_put_u32(&o.buf, 0);
+    br_buf_put_u32(&o.buf, s->nimages);
+    for (uint32_t i = 0; i < s->nimages; i++) {
+        br_buf_put_str(&o.buf, s->images[i].profile);
+        br_buf_put_str(&o.buf, s->images[i].image);
+    }
     put_blob(&o, &q->goal);
     br_allowed_put(&o.buf, (char *const *)q->argv, q->argc);
     br_allowed_put(&o.buf, defaults, ndefaults);
@@ -422,6 +426,8 @@ void run_verb(struct supervisor *s)
         r = open_places(s, &err);
     if (r == 0)
         r = provider_choose(s, &err);
+    if (r == 0)
+        r = images_resolve(s, &err);
     if (r == 0 && records(s)) {
         recover(s);
         if (s->fail_code) {

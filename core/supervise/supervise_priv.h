@@ -61,6 +61,12 @@ struct provider {
     uint32_t timeout_s;
 };
 
+/* The image that bridle.lua gives to a profile. */
+struct profile_image {
+    char profile[64], image[BR_NAME_MAX];
+};
+#define PROFILE_IMAGES_MAX 16u
+
 enum sandbox_state {
     SANDBOX_NONE,
     SANDBOX_ASKED,
@@ -95,6 +101,8 @@ struct supervisor {
     int store_fd;                /* `audit` in it: the record, owned by bridle-audit's uid */
     char state_dir[BR_PATH_MAX]; /* the path of state_fd, for messages */
     struct provider provider;
+    struct profile_image images[PROFILE_IMAGES_MAX];
+    uint32_t nimages;
     bool configured;
     int config_code; /* of the config script's answer */
     struct br_err config_err;
@@ -182,6 +190,8 @@ void activations_verb(struct supervisor *s);
 
 /* ---- provider.c ---- */
 
+/* Names of images become ids: that of --image, which must be there, and those of bridle.lua. */
+int images_resolve(struct supervisor *s, struct br_err *err);
 /* Which provider and model this run uses: from bridle.lua, the environment, or scripted. */
 int provider_choose(struct supervisor *s, struct br_err *err);
 /* Start broker, egress and, where needed, the scripted provider. Takes both descriptors. */

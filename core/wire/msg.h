@@ -96,7 +96,7 @@
     /* bridled -> script (purpose config): str path, blob source */                                \
     X(SCRIPT_CONFIG, 0x0221)                                                                       \
     /* script -> bridled: str default_model, [str provider, str base_url, str key_env,             \
-       u32 timeout_s, u8 streaming, [str model]n]n */                                              \
+       u32 timeout_s, u8 streaming, [str model]n]n, [str profile, str image]n */                   \
     X(SCRIPT_CONFIGURED, 0x0222)                                                                   \
     /* bridled -> broker: str run_id, str model, str route, struct br_lease (see br_lease_put);    \
        fds: session, egress */                                                                     \

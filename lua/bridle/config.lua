@@ -7,6 +7,7 @@
 ---         openai = { base_url = "https://api.openai.com/v1", key_env = "OPENAI_API_KEY",
 ---                    models = { "gpt-4.1" }, streaming = true, timeout = 120 },
 ---       },
+---       profiles = { ["workspace-v1"] = { image = "sha256:..." } },
 ---     }
 
 local json = require "json"
@@ -14,10 +15,12 @@ local schema = require "bridle.schema"
 
 local config = {}
 
-local KEYS = { api = "required", default_model = "optional", providers = "required" }
+local KEYS = { api = "required", default_model = "optional", providers = "optional",
+  profiles = "optional" }
 local PROVIDER = { base_url = "required", key_env = "optional", models = "optional",
   streaming = "optional", timeout = "optional" }
-local MAX = { providers = 16, models = 128, url = 1024, timeout = 3600 }
+local PROFILE = { image = "required" }
+local MAX = { profiles = 16, image = 255, providers = 16, models = 128, url = 1024, timeout = 3600 }
 
 local function is_loopback(name)
   return name == "localhost" or name == "[::1]" or name:find("^127%.%d+%.%d+%.%d+$") ~= nil
@@ -90,12 +93,42 @@ local function default_model(value, providers)
   schema.fail("default_model", ("'default_model': there is no provider '%s'"):format(name))
 end
 
+--- The images that profiles get which require one: a list of profile and image.
+local function profiles(value)
+  local out = json.array({})
+  schema.map(value, "profiles")
+  for i, name in ipairs(schema.keys(value)) do
+    local at = schema.join("profiles", name)
+    if i > MAX.profiles then schema.fail(at, ("more than %d profiles"):format(MAX.profiles)) end
+    if not schema.is_kebab(name) or #name > 63 then
+      schema.fail(at, ("'%s' is not the name of a profile"):format(at))
+    end
+    schema.object(value[name], at, PROFILE)
+    local image = schema.text(value[name].image, schema.join(at, "image"), MAX.image)
+    if image:find("[^%w._:-]") then
+      schema.expected(schema.join(at, "image"), "the name or the id of an image", image)
+    end
+    out[i] = { profile = name, image = image }
+  end
+  return out
+end
+
 --- Check what a configuration file returned and give its normal form.
 ---@param value any
 ---@return table
 function config.normalise(value)
   schema.object(value, "", KEYS)
   if value.api ~= 1 then schema.expected("api", "1", value.api) end
+  if value.providers == nil and value.profiles == nil then
+    schema.fail("", "the document lacks the key 'providers'")
+  end
+  local images = profiles(value.profiles or {})
+  if value.providers == nil then
+    if value.default_model ~= nil then
+      schema.fail("default_model", "'default_model' names a provider, and there is none")
+    end
+    return { default_model = "", providers = json.array({}), images = images }
+  end
   schema.map(value.providers, "providers")
   local providers = json.array({})
   for i, name in ipairs(schema.keys(value.providers)) do
@@ -108,7 +141,8 @@ function config.normalise(value)
     providers[i].name = name
   end
   if #providers == 0 then schema.fail("providers", "'providers' names no provider") end
-  return { default_model = default_model(value.default_model, providers), providers = providers }
+  return { default_model = default_model(value.default_model, providers), providers = providers,
+    images = images }
 end
 
 --- The same, with a refusal raised as a text.
