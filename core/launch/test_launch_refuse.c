@@ -166,6 +166,25 @@ static void test_workspaces(void **state)
     rig_close(&r);
 }
 
+/* A plan for another backend is not started by this one, resolved or not. */
+static void test_docker(void **state)
+{
+    (void)state;
+    struct rig r = {.weak = NULL};
+    rig_open(&r, 0);
+    r.plan.backend = BR_BACKEND_DOCKER;
+    assert_false(rig_launch_resolved(&r, -1));
+    assert_int_equal(r.code, BR_E_REQUIREMENT_MISSING);
+    assert_non_null(strstr(r.text, "not with 'docker'; nothing was started"));
+    assert_false(rig_resolve(&r, -1));
+    assert_int_equal(r.code, BR_E_REQUIREMENT_MISSING);
+    assert_non_null(strstr(r.text, "Docker cannot express"));
+    r.plan.backend = BR_BACKEND_NATIVE;
+    assert_true(rig_launch(&r)); /* the control */
+    rig_exit(&r, 0);
+    rig_close(&r);
+}
+
 static void test_limits(void **state)
 {
     struct rig r;
@@ -297,9 +316,13 @@ static void test_violations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_allowed_paths), cmocka_unit_test(test_workspaces),
-        cmocka_unit_test(test_limits),        cmocka_unit_test(test_user_without_cgroups),
-        cmocka_unit_test(test_probes),        cmocka_unit_test(test_without_init),
+        cmocka_unit_test(test_allowed_paths),
+        cmocka_unit_test(test_workspaces),
+        cmocka_unit_test(test_docker),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_user_without_cgroups),
+        cmocka_unit_test(test_probes),
+        cmocka_unit_test(test_without_init),
         cmocka_unit_test(test_violations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,13 +6,10 @@
  *   BRIDLE_TEST_FAIL=CALL:N:ERRNO    the N-th call of that wrapper (1...) fails, and all later ones
  *   BRIDLE_TEST_FAIL=CALL:N:nothing  they say that they have worked and do nothing
  *   BRIDLE_TEST_FAIL=CALL:N:once     the N-th alone does so
- *   BRIDLE_TEST_FAIL=CALL:N:kill     the launcher is killed right before its N-th call
  */
 #include <stdio.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "launch/launch.h"
 #include "sandbox/sys.h"
@@ -21,15 +18,10 @@
 static enum br_sys fail_call;
 static int fail_at, fail_errno, seen;
 static bool once;
-static pid_t launcher; /* 0: nobody is killed */
 
 static int hook(enum br_sys call)
 {
     if (call != fail_call || ++seen < fail_at || (once && seen > fail_at))
-        return 0;
-    if (launcher && getpid() == launcher)
-        (void)kill(launcher, SIGKILL);
-    if (launcher)
         return 0;
     return fail_errno;
 }
@@ -39,7 +31,6 @@ static int set_failure(const char *text)
     char name[32], how[16];
     if (sscanf(text, "%31[A-Z0-9_]:%d:%15s", name, &fail_at, how) != 3)
         return -1;
-    launcher = strcmp(how, "kill") == 0 ? getpid() : 0;
     once = strcmp(how, "once") == 0;
     fail_errno = once || strcmp(how, "nothing") == 0 ? BR_SYS_NOTHING : atoi(how);
     for (int c = 0; c < BR_SYS_COUNT_; c++)

@@ -239,8 +239,6 @@ int br_who_clone_mount(struct br_host *h, const struct br_who *w, int fd, uint64
 /* All of it as a trial, with nothing attached anywhere; *w is what it will be. */
 int br_who_try(struct br_host *h, const struct br_plan *plan, int ws, struct br_who *w,
                struct br_err *err);
-/* As root: can the mount that this directory is on be idmapped? The reason, if not. */
-int br_who_probe(const char *path, struct br_err *err);
 /* Is what was measured what was planned? */
 int br_who_check(const struct br_who *w, const struct br_measured *m, struct br_err *err);
 /* The receipt's "identity" object. */

@@ -274,21 +274,6 @@ int br_who_try(struct br_host *h, const struct br_plan *plan, int ws, struct br_
     return 0;
 }
 
-int br_who_probe(const char *path, struct br_err *err)
-{
-    struct br_host scratch = {.idmap = {.ns = -1, .uid_map = -1, .gid_map = -1}};
-    const struct br_who w = {.kind = BR_WHO_DEDICATED,
-                             .uid = BR_UID_SANDBOX,
-                             .gid = BR_UID_SANDBOX,
-                             .disk_uid = BR_BOX_UID,
-                             .disk_gid = BR_BOX_UID,
-                             .idmapped = true};
-    BR_CLEANUP_FD int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    BR_CLEANUP_FD int tree = br_who_clone_mount(&scratch, &w, fd, MOUNT_ATTR_RDONLY, 0, path, err);
-    br_idmap_close(&scratch.idmap);
-    return tree < 0 ? tree : 0;
-}
-
 /* ---- measuring ---- */
 
 int br_who_check(const struct br_who *w, const struct br_measured *m, struct br_err *err)

@@ -25,12 +25,10 @@ struct br_lease_stat {
 struct br_disk_lease {
     struct br_quota quota; /* as planned; kind BR_QUOTA_NONE: there is none, all else is unset */
     bool noexec;
-    uint64_t inodes;   /* that its file system has: ext4 rounds down to whole blocks of inodes */
-    unsigned uid, gid; /* outside: who its root must belong to */
-    bool unnamed;      /* ext4: no name leads to the image */
-    int mount;         /* O_PATH of its root; owned */
-    int image;         /* ext4: the image; owned */
-    int loop;          /* ext4: number of the loop device while attached, else -1 */
+    uint64_t inodes; /* that its file system has: ext4 rounds down to whole blocks of inodes */
+    int mount;       /* O_PATH of its root; owned */
+    int image;       /* ext4: the image; owned */
+    int loop;        /* ext4: number of the loop device while attached, else -1 */
     struct br_lease_stat stat;
 };
 

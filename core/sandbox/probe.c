@@ -256,23 +256,10 @@ static void probe_privilege(const struct br_host *h, struct br_probe *p)
     if (lacking[0])
         snprintf(p->detail, sizeof(p->detail), "root without%s", lacking);
     else if (uid == 0)
-        snprintf(p->detail, sizeof(p->detail), "root; sandboxes have a uid of their own");
+        snprintf(p->detail, sizeof(p->detail), "root; sandboxes run as the workspace's owner");
     else
         snprintf(p->detail, sizeof(p->detail), "ordinary user %u; sandboxes run as this user",
                  (unsigned)uid);
-}
-
-/* Of the root's file system, since the workspace is not known yet; a launch tries the workspace's.
- */
-static void probe_idmapped(struct br_probe *p)
-{
-    struct br_err err = {.code = BR_OK};
-    int r = br_who_probe("/", &err);
-    row(p, "idmapped mounts", r < 0 ? BR_PROBE_DEGRADED : BR_PROBE_OK, false,
-        "Workspaces on such a file system need the profile run-owner-v1, in which sandboxes have "
-        "the uid of the workspace's owner. ext4, xfs and btrfs have them, overlay has not");
-    snprintf(p->detail, sizeof(p->detail), "%.250s",
-             r < 0 ? err.text : "made; sandboxes have a uid of their own");
 }
 
 static void probe_landlock(struct br_probe *p)
@@ -304,7 +291,7 @@ uint32_t br_probe_run(const struct br_host *h, const struct br_err *why, struct 
                       uint32_t max)
 {
     uint32_t n = 0;
-    br_require(max >= BR_ARRAY_LEN(probes) + BR_CG_CTLS + 4);
+    br_require(max >= BR_ARRAY_LEN(probes) + BR_CG_CTLS + 3);
     probe_privilege(h, &rows[n++]);
     for (unsigned i = 0; i < BR_ARRAY_LEN(probes); i++) {
         int e = in_child(probes[i].run, probes[i].flags);
@@ -315,8 +302,6 @@ uint32_t br_probe_run(const struct br_host *h, const struct br_err *why, struct 
     }
     for (int c = 0; c < BR_CG_CTLS; c++)
         probe_cgroup(h, (enum br_cg_ctl)c, &rows[n++]);
-    if (geteuid() == 0 && !(h && h->uid != 0))
-        probe_idmapped(&rows[n++]);
     probe_landlock(&rows[n++]);
     probe_whole(h, why, &rows[n++]);
     return n;

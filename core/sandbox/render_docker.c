@@ -62,8 +62,7 @@ static int check(const struct br_plan *plan, struct br_err *err)
 static void put_tmpfs(struct argv *a, const char *at, uint64_t bytes, uint64_t inodes, bool noexec,
                       const char *mode)
 {
-    word(a, "--tmpfs");
-    word(a, "%s:rw,nosuid,nodev,%s,size=%llu,nr_inodes=%llu,mode=%s", at,
+    word(a, "--tmpfs=%s:rw,nosuid,nodev,%s,size=%llu,nr_inodes=%llu,mode=%s", at,
          noexec ? "noexec" : "exec", (unsigned long long)bytes, (unsigned long long)inodes, mode);
 }
 
@@ -118,8 +117,6 @@ int br_docker_argv(struct br_buf *out, const struct br_plan *plan, const struct 
     word(&a, "--security-opt=no-new-privileges");
     word(&a, "--security-opt=seccomp=%s", env->seccomp);
     word(&a, "--ipc=private");
-    word(&a, "--pid=");
-    word(&a, "--uts=");
     word(&a, "--cgroupns=private");
     word(&a, "--hostname=bridle");
     word(&a, "--user=%u:%u", env->uid, env->gid);

@@ -1,0 +1,558 @@
+/*
+ * Profiles end to end: what a plan shows, what starts nothing, what needs an activation, and that
+ * nobody but the operator has a say in what a sandbox is made of.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "support/e2e.h"
+
+static const char allow_all[] = "local policy = require 'bridle.policy'\n"
+                                "return policy.bundle { api = 1, name = 'allow-all', rules = {\n"
+                                "  policy.allow { id = 'all', action = '*' } } }\n";
+
+#define MANIFEST(more_)                                                                            \
+    "id: fix\ntitle: fix\ngoal: fix it\nacceptance: [done]\nallowed_paths: [src/**]\n"             \
+    "permissions: {process.exec: allow, fs.read: allow, fs.write: allow}\n"                        \
+    "delivery: {type: none}\n" more_
+
+static void open_project(struct e2e *t)
+{
+    e2e_open(t, 0);
+    e2e_write(t, "workspace/src/a.txt", "before\n");
+    e2e_write(t, "policy.lua", allow_all);
+    e2e_write(t, "task.yaml", MANIFEST(""));
+}
+
+static void close_project(struct e2e *t)
+{
+    e2e_expect_clean(t);
+    e2e_close(t);
+}
+
+static bool has(const struct br_buf *b, const char *text)
+{
+    return b->len && memmem(b->data, b->len, text, strlen(text));
+}
+
+static void expect(struct e2e_result *r, int status, const char *said)
+{
+    if (r->status != status || (said && !has(&r->out, said) && !has(&r->err, said)))
+        fail_msg("status %d, not %d; expected '%s' in:\n%s%s", r->status, status, said ? said : "",
+                 r->out.data ? (char *)r->out.data : "", r->err.data ? (char *)r->err.data : "");
+}
+
+static void expect_absent(struct e2e *t, const char *path)
+{
+    char full[BR_PATH_MAX];
+    struct stat st;
+    snprintf(full, sizeof(full), "%s/%s", t->dir, path);
+    if (lstat(full, &st) == 0)
+        fail_msg("there is a '%s'", full);
+}
+
+/* Runs `bridle VERB -C workspace -p policy.lua OPTION... task.yaml -- touch src/x`. */
+static void run_with(struct e2e *t, struct e2e_result *r, const char *verb, const char *a,
+                     const char *b)
+{
+    char *argv[16] = {(char *)"bridle", (char *)(uintptr_t)verb, (char *)"-C", (char *)"workspace",
+                      (char *)"-p",     (char *)"policy.lua"};
+    int n = 6;
+    if (a)
+        argv[n++] = (char *)(uintptr_t)a;
+    if (b)
+        argv[n++] = (char *)(uintptr_t)b;
+    argv[n++] = (char *)"task.yaml";
+    argv[n++] = (char *)"--";
+    argv[n++] = (char *)"touch";
+    argv[n++] = (char *)"src/x";
+    argv[n] = NULL;
+    e2e_wait(t, e2e_spawn(t, argv, NULL), 60, r);
+}
+
+/* ---- plan ---- */
+
+static void test_plan_starts_nothing(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    run_with(&t, &r, "plan", "--json", NULL);
+    expect(&r, 6, "is not activated on this host"); /* but everything else is said */
+    expect(&r, 6, "\"backend\":\"native\"");
+    expect(&r, 6, "\"network\":\"none\"");
+    expect(&r, 6, "\"target\":\"/workspace/src\"");
+    expect(&r, 6, "\"path\":\"src/**\"");
+    expect(&r, 6, "\"ruleId\":\"operator:all\"");
+    expect(&r, 6, "\"activated\":false");
+    expect(&r, 6, "\"exitCode\":6");
+    e2e_result_free(&r);
+    expect_absent(&t, "workspace/src/x");
+    expect_absent(&t, "state"); /* not even a place for a record */
+    e2e_run(&t, &r, "bridle", "activate", "run-v1", NULL);
+    expect(&r, 0, "is activated");
+    e2e_result_free(&r);
+    run_with(&t, &r, "plan", NULL, NULL);
+    expect(&r, 0, "plan: possible");
+    expect(&r, 0, "decision    allow  process.exec  touch src/x");
+    e2e_result_free(&r);
+    expect_absent(&t, "workspace/src/x");
+    expect_absent(&t, "state/audit/bridle.db");
+    run_with(&t, &r, "exec", NULL, NULL); /* the control */
+    expect(&r, 0, NULL);
+    e2e_result_free(&r);
+    BR_CLEANUP_FREE char *made = e2e_read(&t, "workspace/src/x");
+    assert_non_null(made);
+    close_project(&t);
+}
+
+/* The plan ends as exec would, before its command starts. */
+static void test_plan_refuses_as_exec_does(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what, *option, *value, *manifest, *policy;
+        int status;
+        const char *says;
+    } list[] = {
+        {"a path", NULL, NULL,
+         "id: fix\ntitle: fix\ngoal: g\nacceptance: [d]\nallowed_paths: [nowhere/**]\n"
+         "permissions: {process.exec: allow}\ndelivery: {type: none}\n",
+         NULL, 5, "nowhere"},
+        {"a denial", NULL, NULL, NULL,
+         "local policy = require 'bridle.policy'\nreturn policy.bundle { api = 1, name = 'no', "
+         "rules = { policy.deny { id = 'no-touch', action = 'process.exec', command = 'touch *' } "
+         "} }\n",
+         4, "operator:no-touch"},
+        {"a profile that is not there", "--profile", "run-v2", NULL, NULL, 3, "run-owner-v1"},
+        {"an image where none is to be named", "--image",
+         "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", NULL, NULL, 2,
+         "names its image"},
+        {"no image where one is required", "--profile", "workspace-v1", NULL, NULL, 6,
+         "requires an image"},
+        {"an image that is not there", "--image", "no-such-image", NULL, NULL, 3, "nothing was started"},
+    };
+    for (size_t i = 0; i < BR_ARRAY_LEN(list); i++) {
+        struct e2e t;
+        struct e2e_result r;
+        open_project(&t);
+        if (list[i].manifest)
+            e2e_write(&t, "task.yaml", list[i].manifest);
+        if (list[i].policy)
+            e2e_write(&t, "policy.lua", list[i].policy);
+        e2e_run(&t, &r, "bridle", "activate", "run-v1", NULL);
+        expect(&r, 0, NULL);
+        e2e_result_free(&r);
+        run_with(&t, &r, "plan", list[i].option, list[i].value);
+        expect(&r, list[i].status, list[i].says);
+        e2e_result_free(&r);
+        run_with(&t, &r, "exec", list[i].option, list[i].value);
+        expect(&r, list[i].status, list[i].says);
+        e2e_result_free(&r);
+        expect_absent(&t, "workspace/src/x");
+        close_project(&t);
+    }
+}
+
+static void test_other_backends(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    run_with(&t, &r, "plan", "--backend=docker", NULL);
+    expect(&r, 6, "Docker cannot express the image 'host'");
+    e2e_result_free(&r);
+    run_with(&t, &r, "plan", "--backend=podman", NULL);
+    expect(&r, 2, "native, bwrap and docker");
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
+/* ---- nobody but the operator ---- */
+
+/* Each of these names something that a sandbox is made of; a manifest cannot. */
+static void test_manifest_names_nothing(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {
+        "image: debian",
+        "image: host",
+        "profile: run-owner-v1",
+        "mounts: [/etc]",
+        "mount: /etc",
+        "volumes: [/:/host]",
+        "host_path: /etc",
+        "route: default",
+        "network: host",
+        "network_mode: host",
+        "runtime: runc",
+        "runtime_flags: [--privileged]",
+        "privileged: true",
+        "env: {A: b}",
+        "environment: {LD_PRELOAD: x}",
+        "uid: 0",
+        "user: root",
+        "gid: 0",
+        "capabilities: [ALL]",
+        "cap_add: [SYS_ADMIN]",
+        "devices: [/dev/kvm]",
+        "device: /dev/kvm",
+        "backend: docker",
+        "sandbox: {identity: owner}",
+        "limits: {pids: 4096}",
+        "disks: {}",
+        "landlock: none",
+        "seccomp: unconfined",
+    };
+    struct e2e t;
+    struct e2e_result r;
+    char manifest[2048];
+    open_project(&t);
+    for (size_t i = 0; i < BR_ARRAY_LEN(keys); i++) {
+        snprintf(manifest, sizeof(manifest), MANIFEST("%s\n"), keys[i]);
+        e2e_write(&t, "task.yaml", manifest);
+        run_with(&t, &r, "exec", NULL, NULL);
+        expect(&r, 5, "is not a key here");
+        expect(&r, 5, "INVALID_MANIFEST");
+        e2e_result_free(&r);
+        run_with(&t, &r, "plan", NULL, NULL);
+        expect(&r, 5, "is not a key here");
+        e2e_result_free(&r);
+        expect_absent(&t, "workspace/src/x");
+    }
+    e2e_write(&t, "task.yaml", MANIFEST("")); /* the control */
+    run_with(&t, &r, "exec", NULL, NULL);
+    expect(&r, 0, NULL);
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
+static void write_profile(struct e2e *t, const char *path, const char *name, const char *pids)
+{
+    char text[4096];
+    snprintf(text, sizeof(text),
+             "return { name = '%s', version = 1, rules = { { id = 'no-network', effect = 'deny', "
+             "actions = { 'network' }, match = 'any', patterns = {} } }, sandbox = { backend = "
+             "'native', image = 'host', identity = 'dedicated', landlock = 'required', workspace = "
+             "'bind', limits = { memory_bytes = 1 << 30, pids = %s, cpu_percent = 100, nofile = "
+             "256, fsize_bytes = 1 << 20, tmp_bytes = 1 << 20, tmp_inodes = 100, output_bytes = "
+             "4096, exec_seconds = 1, wall_seconds = 60 } } }\n",
+             name, pids);
+    e2e_write(t, path, text);
+}
+
+static void test_a_profile_of_ones_own(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    write_profile(&t, "mine.lua", "mine", "32");
+    t.activated = true;
+    run_with(&t, &r, "exec", "--profile", "mine.lua");
+    expect(&r, 6, "bridle activate mine.lua");
+    e2e_result_free(&r);
+    e2e_run(&t, &r, "bridle", "activate", "mine.lua", NULL);
+    expect(&r, 0, "'mine' works");
+    e2e_result_free(&r);
+    run_with(&t, &r, "exec", "--profile", "mine.lua");
+    expect(&r, 0, "profile mine");
+    e2e_result_free(&r);
+    /* its limit of one command holds, though exec itself would give it longer */
+    e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "--profile",
+            "mine.lua", "task.yaml", "--", "sleep", "30", NULL);
+    expect(&r, 7, "time limit");
+    e2e_result_free(&r);
+    /* and so does that of the run */
+    e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "--profile",
+            "mine.lua", "--timeout", "61", "task.yaml", "--", "true", NULL);
+    expect(&r, 7, "allows 60");
+    e2e_result_free(&r);
+    /* another text under the same name is another profile */
+    write_profile(&t, "mine.lua", "mine", "33");
+    run_with(&t, &r, "exec", "--profile", "mine.lua");
+    expect(&r, 6, "'profile-sha256' was");
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
+static void test_profiles_that_are_refused(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    write_profile(&t, "workspace/agent.lua", "agents", "32");
+    write_profile(&t, "builtin.lua", "run-v1", "32");
+    write_profile(&t, "large.lua", "large", "4097");
+    write_profile(&t, "zero.lua", "zero", "0");
+    e2e_write(&t, "text.lua", "return 'run-v1'\n");
+    e2e_write(&t, "loop.lua", "while true do end\n");
+    e2e_write(&t, "files.lua", "return io.open('/etc/passwd'):read('a')\n");
+    static const struct {
+        const char *file;
+        int status;
+        const char *says;
+    } list[] = {
+        {"workspace/agent.lua", 5, "lies inside of the workspace"},
+        {"workspace/src/../agent.lua", 5, "lies inside of the workspace"},
+        {"builtin.lua", 5, "is that of a profile that is built in"},
+        {"large.lua", 7, "'pids' is 4097; it must be 1 to 4096"},
+        {"zero.lua", 5, "sandbox.limits.pids"},
+        {"text.lua", 5, "must end with 'return"},
+        {"loop.lua", 5, "ran for more than"},
+        {"files.lua", 5, "'io' is not there"},
+        {"absent.lua", 3, "does not exist"},
+    };
+    for (size_t i = 0; i < BR_ARRAY_LEN(list); i++) {
+        run_with(&t, &r, "exec", "--profile", list[i].file);
+        expect(&r, list[i].status, list[i].says);
+        e2e_result_free(&r);
+        expect_absent(&t, "workspace/src/x");
+    }
+    close_project(&t);
+}
+
+/* ---- activation ---- */
+
+static void expect_evidence(struct e2e *t, bool there)
+{
+    BR_CLEANUP_FREE char *text = e2e_read(t, "state/activations/run-v1");
+    assert_int_equal(text != NULL, there);
+}
+
+static void test_activation(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    struct stat st;
+    char path[BR_PATH_MAX];
+    open_project(&t);
+    t.activated = true;
+    run_with(&t, &r, "exec", NULL, NULL);
+    expect(&r, 6, "is not activated on this host; nothing was started");
+    e2e_result_free(&r);
+    expect_absent(&t, "workspace/src/x");
+    e2e_run(&t, &r, "bridle", "activate", "--list", NULL);
+    expect(&r, 0, "No profile is activated");
+    e2e_result_free(&r);
+    e2e_run(&t, &r, "bridle", "activate", "run-v1", NULL);
+    expect(&r, 0, "is activated");
+    e2e_result_free(&r);
+    e2e_expect_clean(&t);
+    snprintf(path, sizeof(path), "%s/activations/run-v1", t.state);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    expect_absent(&t, "state/activations/.workspace");
+    expect_absent(&t, "state/activations/.run-v1.new");
+    e2e_run(&t, &r, "bridle", "activate", "--list", "--json", NULL);
+    expect(&r, 0, "\"profile\":\"run-v1\"");
+    expect(&r, 0, "\"kernel\":");
+    e2e_result_free(&r);
+    run_with(&t, &r, "exec", NULL, NULL);
+    expect(&r, 0, NULL);
+    e2e_result_free(&r);
+    /* another profile is not activated by that */
+    run_with(&t, &r, "exec", "--profile", "run-owner-v1");
+    expect(&r, 6, "bridle activate run-owner-v1");
+    e2e_result_free(&r);
+    e2e_run(&t, &r, "bridle", "activate", "--remove", "run-v1", NULL);
+    expect(&r, 0, "not activated any more");
+    e2e_result_free(&r);
+    run_with(&t, &r, "exec", NULL, NULL);
+    expect(&r, 6, "is not activated");
+    e2e_result_free(&r);
+    e2e_run(&t, &r, "bridle", "activate", "--remove", "run-v1", NULL);
+    expect(&r, 3, "is not activated; nothing was changed");
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
+/* Put `to` in place of the value of a line of the evidence ("" for both: remove the line). */
+static void change_evidence(struct e2e *t, const char *name, const char *to)
+{
+    BR_CLEANUP_FREE char *text = e2e_read(t, "state/activations/run-v1");
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(65536);
+    char line[64], path[BR_PATH_MAX];
+    assert_non_null(text);
+    snprintf(line, sizeof(line), "\n%s ", name);
+    char *at = strncmp(text, line + 1, strlen(line) - 1) == 0 ? text : strstr(text, line);
+    assert_non_null(at);
+    at += *at == '\n';
+    br_buf_put(&b, text, (size_t)(at - text));
+    if (to)
+        br_buf_printf(&b, "%s %s\n", name, to);
+    br_buf_printf(&b, "%s", at + strcspn(at, "\n") + 1);
+    snprintf(path, sizeof(path), "%s/activations/run-v1", t->state);
+    int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(br_write_all(fd, b.data, b.len), 0);
+    close(fd);
+}
+
+static void test_what_has_changed(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "kernel",
+        "kernel-version",
+        "architecture",
+        "cgroup",
+        "lsm",
+        "landlock-abi",
+        "launcher",
+        "init",
+        "seccomp-filter",
+        "profile-sha256",
+        "image",
+        "uid",
+        "sysctl.user.max_user_namespaces",
+    };
+    struct e2e t;
+    struct e2e_result r;
+    char says[128];
+    open_project(&t);
+    e2e_run(&t, &r, "bridle", "activate", "run-v1", NULL);
+    expect(&r, 0, NULL);
+    e2e_result_free(&r);
+    BR_CLEANUP_FREE char *good = e2e_read(&t, "state/activations/run-v1");
+    assert_non_null(good);
+    t.activated = true;
+    for (size_t i = 0; i < BR_ARRAY_LEN(names); i++)
+        for (int removed = 0; removed < 2; removed++) {
+            change_evidence(&t, names[i], removed ? NULL : "something-else");
+            run_with(&t, &r, "exec", NULL, NULL);
+            snprintf(says, sizeof(says), "'%s' was '%s' and is '", names[i],
+                     removed ? "" : "something-else");
+            expect(&r, 6, "nothing was started");
+            expect(&r, 6, "bridle activate run-v1");
+            /* in the summary it is folded; stderr has it on one line */
+            if (!has(&r.err, says))
+                fail_msg("'%s' is not in: %s", says, (char *)r.err.data);
+            e2e_result_free(&r);
+            expect_absent(&t, "workspace/src/x");
+            e2e_write(&t, "state/activations/run-v1", good);
+        }
+    run_with(&t, &r, "exec", NULL, NULL); /* the control */
+    expect(&r, 0, NULL);
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
+/* Evidence that somebody else could have written is none. */
+static void test_evidence_of_others(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    char path[BR_PATH_MAX], aside[BR_PATH_MAX];
+    open_project(&t);
+    e2e_run(&t, &r, "bridle", "activate", "run-v1", NULL);
+    expect(&r, 0, NULL);
+    e2e_result_free(&r);
+    t.activated = true;
+    snprintf(path, sizeof(path), "%s/activations/run-v1", t.state);
+    snprintf(aside, sizeof(aside), "%s/aside", t.dir);
+    assert_int_equal(chmod(path, 0622), 0);
+    run_with(&t, &r, "exec", NULL, NULL);
+    expect(&r, 6, "cannot be read");
+    e2e_result_free(&r);
+    assert_int_equal(chmod(path, 0600), 0);
+    assert_int_equal(rename(path, aside), 0);
+    assert_int_equal(symlink(aside, path), 0);
+    run_with(&t, &r, "exec", NULL, NULL);
+    expect(&r, 6, "cannot be read");
+    e2e_result_free(&r);
+    expect_absent(&t, "workspace/src/x");
+    close_project(&t);
+}
+
+static void test_not_activated_when_it_fails(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    e2e_run(&t, &r, "bridle", "activate", "workspace-v1", NULL);
+    expect(&r, 6, "requires an image");
+    e2e_result_free(&r);
+    e2e_run(&t, &r, "bridle", "activate", "run-v1", "--list", NULL);
+    expect(&r, 2, "--list");
+    e2e_result_free(&r);
+    e2e_run(&t, &r, "bridle", "activate", NULL);
+    expect(&r, 2, "bridle activate run-v1");
+    e2e_result_free(&r);
+    e2e_run(&t, &r, "bridle", "activate", "--remove", "../audit", NULL);
+    expect(&r, 2, "not the name of a profile");
+    e2e_result_free(&r);
+    expect_evidence(&t, false);
+    close_project(&t);
+}
+
+/* ---- offers ---- */
+
+/* A file system without idmapped mounts: refused, and the one that would work is named. */
+static void test_offer(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    if (geteuid() != 0) {
+        print_message("only root can mount; an ordinary user needs no idmapped mounts\n");
+        skip();
+    }
+    open_project(&t);
+    assert_int_equal(mount("ramfs", t.workspace, "ramfs", MS_NOSUID | MS_NODEV, "mode=0755"), 0);
+    assert_int_equal(chown(t.workspace, 1000, 1000), 0);
+    e2e_write(&t, "workspace/src/a.txt", "before\n");
+    run_with(&t, &r, "exec", NULL, NULL);
+    expect(&r, 6, "'run-owner-v1' would work: bridle exec --profile run-owner-v1");
+    if (has(&r.err, "'run-nolandlock-v1' would work"))
+        fail_msg("it has the same need");
+    e2e_result_free(&r);
+    expect_absent(&t, "workspace/src/x");
+    run_with(&t, &r, "plan", "--json", NULL);
+    expect(&r, 6, "\"offers\":[\"run-owner-v1\"]");
+    e2e_result_free(&r);
+    e2e_run(&t, &r, "bridle", "activate", "run-owner-v1", NULL);
+    expect(&r, 0, NULL);
+    e2e_result_free(&r);
+    run_with(&t, &r, "exec", "--profile", "run-owner-v1"); /* it does */
+    expect(&r, 0, NULL);
+    e2e_result_free(&r);
+    assert_int_equal(umount2(t.workspace, MNT_DETACH), 0);
+    close_project(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plan_starts_nothing),
+        cmocka_unit_test(test_plan_refuses_as_exec_does),
+        cmocka_unit_test(test_other_backends),
+        cmocka_unit_test(test_manifest_names_nothing),
+        cmocka_unit_test(test_a_profile_of_ones_own),
+        cmocka_unit_test(test_profiles_that_are_refused),
+        cmocka_unit_test(test_activation),
+        cmocka_unit_test(test_what_has_changed),
+        cmocka_unit_test(test_evidence_of_others),
+        cmocka_unit_test(test_not_activated_when_it_fails),
+        cmocka_unit_test(test_offer),
+    };
+    e2e_isolate();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
