@@ -360,6 +360,68 @@ static void test_no_set_id(void **state)
     make_set_id("filter", true); /* control */
 }
 
+static const char change_it[] = "import mmap,os\nm=mmap.mmap(os.open(\"%s\",os.O_RDWR),4)\n"
+                                "m[0:4]=b\"evil\"\nm.flush()";
+
+/* One that is there already would keep the bit when it is changed through a mapping. */
+static void test_set_id_that_is_there(void **state)
+{
+    struct rig r;
+    const char *out;
+    char python[512], script[1024];
+    (void)state;
+    rig_need_root();
+    rig_open(&r, 0);
+    rig_put(&r, "dir/", NULL);
+    rig_put(&r, "dir/tool", "good tool\n");
+    give(&r, "dir/tool", RIG_OWNER, 04755);
+    rig_put(&r, "tool", "good tool\n");
+    give(&r, "tool", RIG_OWNER, 04755);
+    rig_allow(&r, "dir/**");
+    assert_true(rig_launch(&r));
+    snprintf(python, sizeof(python), change_it, "dir/tool");
+    snprintf(script, sizeof(script), "python3 -c '%s'", python);
+    assert_int_not_equal(rig_sh(&r, script, &out), 0);
+    assert_non_null(strstr(out, "Read-only file system"));
+    assert_int_not_equal(rig_sh(&r, "rm -f dir/tool; chmod 777 dir/tool", &out), 0);
+    assert_int_equal(rig_sh(&r, "cat dir/tool; echo x > dir/other", &out), 0);
+    assert_string_equal(out, "good tool\n");
+    assert_int_equal(at(&r, "dir/tool").st_mode & 07777, 04755);
+    rig_exit(&r, 0);
+    rig_allow(&r, "tool");
+    refused(&r, BR_E_INVALID_ALLOWED_PATH, "is a set-user-id program", "chmod u-s");
+    rig_close(&r);
+}
+
+/* Control: without that, its owner changes it and the bit stays. */
+static void test_set_id_control(void **state)
+{
+    struct rig r;
+    char python[512], path[256], text[16] = "";
+    int status = -1;
+    (void)state;
+    rig_need_root();
+    rig_make(&r, 0);
+    rig_put(&r, "tool", "good tool\n");
+    give(&r, "tool", RIG_OWNER, 04755);
+    snprintf(path, sizeof(path), "%s/tool", r.ws);
+    snprintf(python, sizeof(python), change_it, path);
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (setresgid(RIG_OWNER, RIG_OWNER, RIG_OWNER) == 0 &&
+            setresuid(RIG_OWNER, RIG_OWNER, RIG_OWNER) == 0)
+            execl("/usr/bin/python3", "python3", "-c", python, (char *)NULL);
+        _exit(70);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(read(fd, text, 9), 9);
+    assert_string_equal(text, "evil tool");
+    assert_int_equal(at(&r, "tool").st_mode & 07777, 04755);
+    rig_close(&r);
+}
+
 /* A key of the operator is looked for in a sandbox without the filter. */
 static void look_for_key(const char *fault, const char *found)
 {
@@ -467,6 +529,8 @@ int main(void)
         cmocka_unit_test(test_mapping_is_measured),
         cmocka_unit_test(test_privilege),
         cmocka_unit_test(test_no_set_id),
+        cmocka_unit_test(test_set_id_that_is_there),
+        cmocka_unit_test(test_set_id_control),
         cmocka_unit_test(test_key_rings),
         cmocka_unit_test(test_two_do_not_see_each_other),
     };

@@ -149,6 +149,11 @@ static int check_type(const struct br_allowed *a, const struct statx *st, struct
             return REFUSE(err, a->rel,
                           "has more than one hard link, so writing it would also change a file "
                           "elsewhere; nothing was started. Copy it to break the link");
+        if (st->stx_mode & S_ISUID)
+            return REFUSE(
+                err, a->rel,
+                "is a set-user-id program, and would stay one when it is changed; nothing "
+                "was started. chmod u-s it");
         return 0;
     case S_IFLNK:
         return REFUSE(err, a->rel, "is a symbolic link; nothing was started. Name its target");

@@ -336,7 +336,8 @@ static int examine_granted(struct walk *w, const char *name, const struct statx 
     hash_entry(w, name, st);
     if (hide)
         return cover(w, BR_COVER_HIDE, st, err);
-    if (git)
+    /* a set-user-id program would stay one when it is changed through a shared mapping */
+    if (git || (S_ISREG(st->stx_mode) && st->stx_mode & S_ISUID))
         return cover(w, BR_COVER_READ_ONLY, st, err);
     return S_ISREG(st->stx_mode) && st->stx_nlink > 1 && !w->within_other ? add_link(w, st, err)
                                                                           : 0;

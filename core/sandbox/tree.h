@@ -19,8 +19,9 @@
 
 /* What is covered by a mount inside of the sandbox, and only there. */
 enum br_cover_kind {
-    BR_COVER_READ_ONLY = 1, /* a `.git` in a granted tree: by itself, read-only */
-    BR_COVER_HIDE = 2,      /* a socket or FIFO: by an empty file */
+    /* a `.git` or a set-user-id program in a granted tree: by itself, read-only */
+    BR_COVER_READ_ONLY = 1,
+    BR_COVER_HIDE = 2, /* a socket or FIFO: by an empty file */
 };
 struct br_cover {
     uint8_t kind; /* enum br_cover_kind */
