@@ -6,10 +6,16 @@
  *   BRIDLE_TEST_FAIL=CALL:N:ERRNO    the N-th call of that wrapper (1...) fails, and all later ones
  *   BRIDLE_TEST_FAIL=CALL:N:nothing  they say that they have worked and do nothing
  *   BRIDLE_TEST_FAIL=CALL:N:once     the N-th alone does so
+ *   BRIDLE_TEST_KILL=N               SIGKILL for bridle-launch at the N-th call of any wrapper, by
+ *                                    itself or by any process that it made
  */
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "launch/launch.h"
 #include "sandbox/sys.h"
@@ -42,6 +48,44 @@ static int set_failure(const char *text)
     return -1;
 }
 
+/* Shared with every process that this one makes, until it executes. */
+static struct steps {
+    atomic_int count, at, dead;
+} * steps;
+
+/* In another pid namespace nobody can kill the launcher: somebody outside does. The step itself
+ * goes on when it is dead. */
+static int kill_hook(enum br_sys call)
+{
+    if (call == BR_SYS_PRCTL || atomic_fetch_add(&steps->count, 1) + 1 != steps->at)
+        return 0;
+    atomic_store(&steps->at, -1);
+    while (!atomic_load(&steps->dead))
+        usleep(100);
+    return 0;
+}
+
+static int set_kill(int at)
+{
+    pid_t launcher = getpid();
+    steps = mmap(NULL, sizeof(*steps), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (steps == MAP_FAILED)
+        return -1;
+    steps->at = at;
+    br_sys_hook = kill_hook;
+    pid_t killer = fork();
+    if (killer != 0)
+        return killer < 0 ? -1 : 0;
+    close(3);
+    while (getppid() == launcher) {
+        if (atomic_load(&steps->at) < 0)
+            (void)kill(launcher, SIGKILL);
+        usleep(100);
+    }
+    atomic_store(&steps->dead, 1);
+    _exit(0);
+}
+
 int main(void)
 {
     struct br_host_config cfg = {.init_fd = -1};
@@ -50,6 +94,9 @@ int main(void)
     const char *pool = getenv("BRIDLE_TEST_POOL");
     cfg.pool = pool ? (unsigned)atoi(pool) : 1;
     if (weak && br_weak_parse(weak) < 0)
+        return 2;
+    const char *kill_at = getenv("BRIDLE_TEST_KILL");
+    if (kill_at && set_kill(atoi(kill_at)) < 0)
         return 2;
     if (failure && set_failure(failure) < 0)
         return 2;

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <ftw.h>
 #include <grp.h>
 #include <poll.h>
@@ -103,14 +104,22 @@ static const struct br_msg_rule rules[] = {
     {BR_MSG_LAUNCH_PROBED, BR_PERMIT, 4, BR_MSG_MAX, 0, 0, on_probed},
 };
 
+/* A launcher that is to be killed may be gone at any time. */
+static bool died(struct rig *r, int k)
+{
+    if (k < 0 && r->kill)
+        r->gone = true;
+    return r->gone;
+}
+
 static void receive(struct rig *r, const bool *a, const bool *b)
 {
-    while (!*a && !*b) {
+    while (!r->gone && !*a && !*b) {
         struct br_err err = {.code = BR_OK};
         struct pollfd p = {.fd = r->chan.fd, .events = POLLIN};
         assert_int_equal(poll(&p, 1, PATIENCE_MS), 1);
         int k = br_chan_dispatch(&r->chan, &err);
-        if (k < 0)
+        if (!died(r, k) && k < 0)
             fail_msg("the launcher: %s %s", br_code_name(k), err.text);
     }
 }
@@ -173,9 +182,9 @@ static void leave_host(void)
 
 static void exec_launcher(const struct rig *r, int chan)
 {
-    char path[256], weak[128], fault[128], pool[64];
+    char path[256], weak[128], fault[128], pool[64], kill_at[64];
     char *const argv[] = {path, NULL};
-    char *env[7] = {NULL};
+    char *env[8] = {NULL};
     unsigned n = 0;
     snprintf(path, sizeof(path), "%s/bridle-launch", r->dir);
     snprintf(weak, sizeof(weak), "BRIDLE_TEST_WEAK=%s", r->weak ? r->weak : "");
@@ -183,6 +192,9 @@ static void exec_launcher(const struct rig *r, int chan)
     env[n++] = weak;
     if (r->fault)
         env[n++] = fault;
+    snprintf(kill_at, sizeof(kill_at), "BRIDLE_TEST_KILL=%u", r->kill);
+    if (r->kill)
+        env[n++] = kill_at;
     snprintf(pool, sizeof(pool), "BRIDLE_TEST_POOL=%s", r->pool ? r->pool : "1");
     env[n++] = pool;
     /* a marker that must not appear inside */
@@ -215,6 +227,7 @@ void rig_start(struct rig *r)
     if (r->pid == 0)
         exec_launcher(r, pair[1]);
     close(pair[1]);
+    r->gone = r->ready = false;
     br_chan_init(&r->chan, pair[0], "launch", rules, BR_ARRAY_LEN(rules), r);
     receive(r, &r->ready, &r->ready);
 }
@@ -235,7 +248,9 @@ void rig_config(struct rig *r)
     BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(fd >= 0);
     br_out_fd(&o, fd, false);
-    assert_int_equal(br_chan_send(&r->chan, BR_MSG_LAUNCH_CONFIG, 0, &o, NULL), 0);
+    int k = br_chan_send(&r->chan, BR_MSG_LAUNCH_CONFIG, 0, &o, NULL);
+    if (!died(r, k))
+        assert_int_equal(k, 0);
 }
 
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -268,7 +283,9 @@ bool rig_resolve(struct rig *r, int ws_fd)
     r->plan.nsources = 0;
     br_plan_put(&o.buf, &r->plan);
     br_out_fd(&o, ws_fd < 0 ? own_fd : ws_fd, false);
-    assert_int_equal(br_chan_send(&r->chan, BR_MSG_LAUNCH_RESOLVE, 6, &o, NULL), 0);
+    int k = br_chan_send(&r->chan, BR_MSG_LAUNCH_RESOLVE, 6, &o, NULL);
+    if (!died(r, k))
+        assert_int_equal(k, 0);
     receive(r, &r->resolved, &r->refused);
     return r->resolved;
 }
@@ -301,7 +318,9 @@ bool rig_launch_resolved(struct rig *r, int ws_fd)
     br_plan_put(&o.buf, &r->plan);
     br_out_fd(&o, ws_fd < 0 ? own_fd : ws_fd, false);
     br_out_fd(&o, pair[1], true);
-    assert_int_equal(br_chan_send(&r->chan, BR_MSG_LAUNCH_PLAN, 7, &o, NULL), 0);
+    int k = br_chan_send(&r->chan, BR_MSG_LAUNCH_PLAN, 7, &o, NULL);
+    if (!died(r, k))
+        assert_int_equal(k, 0);
     receive(r, &r->started, &r->refused);
     return r->started;
 }
@@ -390,24 +409,18 @@ void rig_put(struct rig *r, const char *name, const char *text)
 
 /* ---- what is left ---- */
 
-static char wanted[32];
-static unsigned found;
-
-static int count_cgroup(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    const char *name = path + ftw->base;
-    if (type == FTW_D && strncmp(name, "bridle.", 7) == 0 && strstr(name, wanted))
-        found++;
-    return 0;
-}
-
 unsigned rig_cgroups(pid_t launcher)
 {
+    char wanted[32], *const roots[] = {(char *)(uintptr_t) "/sys/fs/cgroup", NULL};
+    unsigned found = 0;
     snprintf(wanted, sizeof(wanted), ".%d.", (int)launcher);
-    found = 0;
-    /* other programs' cgroups come and go meanwhile: errors of the walk are of no interest */
-    (void)nftw("/sys/fs/cgroup", count_cgroup, 16, FTW_PHYS);
+    /* other programs' cgroups come and go meanwhile, which does not end this walk */
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR | FTS_NOSTAT, NULL);
+    assert_non_null(walk);
+    for (FTSENT *e; (e = fts_read(walk));)
+        found += e->fts_info == FTS_D && strncmp(e->fts_name, "bridle.", 7) == 0 &&
+                 strstr(e->fts_name, wanted);
+    fts_close(walk);
     return found;
 }
 

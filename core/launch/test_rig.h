@@ -30,6 +30,8 @@ struct rig {
     const char *weak;  /* BRIDLE_TEST_WEAK, or NULL */
     const char *fault; /* BRIDLE_TEST_FAIL, or NULL */
     const char *pool;  /* BRIDLE_TEST_POOL, or NULL */
+    unsigned kill;     /* BRIDLE_TEST_KILL, or 0: then its death is no failure, but sets `gone` */
+    bool gone;
     char dir[64], ws[96];
     pid_t pid; /* the launcher */
     struct br_chan chan;
