@@ -24,10 +24,108 @@ static const char *result_name(uint8_t result)
     return result == BR_PROBE_OK ? "ok" : result == BR_PROBE_DEGRADED ? "degraded" : "missing";
 }
 
+/*
+ * What each built-in profile needs: every required row, but those in `without`, and those in
+ * `with`. The native profiles; bubblewrap needs less.
+ */
+static const struct profile_needs {
+    const char *name;
+    bool only; /* nothing but `with` */
+    const char *with[8], *without[2];
+    const char *note; /* what a probe cannot know */
+} profiles[] = {
+    {.name = "run-v1"},
+    {.name = "run-owner-v1", .without = {"idmapped mounts"}},
+    {.name = "run-nolandlock-v1", .without = {"Landlock"}},
+    {.name = "workspace-v1",
+     .with = {"ext4 lease", "tmpfs lease", "erofs images", "overlayfs"},
+     .note = "with an image: see bridle image"},
+    {.name = "workspace-tmpfs-v1",
+     .with = {"tmpfs lease", "overlayfs"},
+     .without = {"idmapped mounts"},
+     .note = "with an image: see bridle image"},
+    {.name = "observer-v1",
+     .only = true,
+     .with = {"bubblewrap", "system call filter", "memory limit", "process limit", "CPU limit"}},
+};
+
+static bool among(const char *const *list, size_t max, const char *name)
+{
+    for (size_t i = 0; i < max && list[i]; i++)
+        if (strcmp(list[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* Does this profile lack that row? */
+static bool lacks(const struct profile_needs *f, const struct br_probe *p)
+{
+    if (p->result == BR_PROBE_OK)
+        return false;
+    if (among(f->with, BR_ARRAY_LEN(f->with), p->requirement))
+        return true;
+    return !f->only && p->required && p->result == BR_PROBE_MISSING &&
+           !among(f->without, BR_ARRAY_LEN(f->without), p->requirement);
+}
+
+/* The k-th thing that it lacks, or NULL. What was not probed is not there. */
+static const char *lacking(const struct profile_needs *f, const struct br_probe *p, uint32_t n,
+                           unsigned k)
+{
+    for (size_t w = 0; w < BR_ARRAY_LEN(f->with) && f->with[w]; w++) {
+        bool known = false;
+        for (uint32_t i = 0; i < n; i++)
+            known |= strcmp(p[i].requirement, f->with[w]) == 0;
+        if (!known && k-- == 0)
+            return f->with[w];
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (lacks(f, &p[i]) && k-- == 0)
+            return p[i].requirement;
+    return NULL;
+}
+
+static void put_json_profiles(struct br_buf *b, const struct br_probe *p, uint32_t n)
+{
+    for (size_t f = 0; f < BR_ARRAY_LEN(profiles); f++) {
+        const char *name = lacking(&profiles[f], p, n, 0);
+        br_buf_printf(b, "%s{\"profile\":\"%s\",\"eligible\":%s,\"missing\":[", f ? "," : "",
+                      profiles[f].name, name ? "false" : "true");
+        for (unsigned k = 0; (name = lacking(&profiles[f], p, n, k)); k++) {
+            br_buf_printf(b, "%s", k ? "," : "");
+            br_buf_put_json_str(b, name, strlen(name));
+        }
+        br_buf_printf(b, "]}");
+    }
+}
+
+static void put_profiles(struct br_cli_view *v, const struct br_probe *p, uint32_t n)
+{
+    br_buf_printf(&v->out, "\n");
+    view_style_on(v, VIEW_BOLD);
+    br_buf_printf(&v->out, "%-22seligible\n", "profile");
+    view_style_off(v, VIEW_BOLD);
+    for (size_t f = 0; f < BR_ARRAY_LEN(profiles); f++) {
+        const char *name = lacking(&profiles[f], p, n, 0);
+        br_buf_printf(&v->out, "%-22s", profiles[f].name);
+        view_word(v, name ? VIEW_YELLOW : VIEW_GREEN, name ? "no" : "yes",
+                  name || profiles[f].note ? RESULT_WIDTH : 0);
+        for (unsigned k = 0; (name = lacking(&profiles[f], p, n, k)); k++) {
+            br_buf_printf(&v->out, "%s", k ? ", " : "it needs: ");
+            br_cli_put_line(&v->out, name, strlen(name), 40);
+        }
+        if (profiles[f].note && !lacking(&profiles[f], p, n, 0))
+            br_buf_printf(&v->out, "%s", profiles[f].note);
+        br_buf_printf(&v->out, "\n");
+    }
+}
+
 static void put_json(struct br_buf *b, const struct br_probe *p, uint32_t n, unsigned missing)
 {
-    br_buf_printf(b, "{\"profile\":\"run-v1\",\"eligible\":%s,\"requirements\":[",
+    br_buf_printf(b, "{\"profile\":\"run-v1\",\"eligible\":%s,\"profiles\":[",
                   missing ? "false" : "true");
+    put_json_profiles(b, p, n);
+    br_buf_printf(b, "],\"requirements\":[");
     for (uint32_t i = 0; i < n; i++) {
         br_buf_printf(b, "%s{\"requirement\":", i ? "," : "");
         br_buf_put_json_str(b, p[i].requirement, strlen(p[i].requirement));
@@ -65,6 +163,7 @@ static void put_table(struct br_cli_view *v, const struct br_probe *p, uint32_t 
             view_labeled(v, "                      fix:", NAME_WIDTH + 5, p[i].fix,
                          strlen(p[i].fix), 8);
     }
+    put_profiles(v, p, n);
     br_buf_printf(&v->out, "\n");
     if (missing)
         br_buf_printf(&v->out,

@@ -575,10 +575,18 @@ static void test_doctor(void **state)
     assert_int_equal(finish(), 6);
     assert_non_null(strstr(out_text, "cannot run here"));
     assert_non_null(strstr(out_text, "fix: boot with cgroup_enable"));
+    assert_non_null(strstr(out_text, "observer-v1           no        it needs: bubblewrap"));
     start_pipe(json);
     assert_int_equal(finish(), 6);
     json_t *table = json_loads(out_text, 0, NULL);
     assert_int_equal(json_array_size(json_object_get(table, "requirements")), 3);
+    const json_t *profiles = json_object_get(table, "profiles");
+    assert_int_equal(json_array_size(profiles), 6);
+    for (size_t i = 0; i < 6; i++) { /* what was not probed is not there */
+        const json_t *p = json_array_get(profiles, i);
+        assert_true(json_is_false(json_object_get(p, "eligible")));
+        assert_true(json_array_size(json_object_get(p, "missing")) > 0);
+    }
     json_decref(table);
     setenv("BRIDLE_FAKE_HEALTHY", "1", 1);
     start_pipe(argv);

@@ -23,6 +23,7 @@
 
 #include "sandbox/box_priv.h"
 #include "sandbox/filter.h"
+#include "sandbox/probe_priv.h"
 #include "sandbox/sys.h"
 
 static int probe_userns(void)
@@ -118,8 +119,7 @@ static const struct {
     const char *ok, *fix;
 } probes[] = {
     {"user namespaces", probe_userns, CLONE_NEWUSER, "made and mapped",
-     "sysctl -w user.max_user_namespaces=15000 (Debian, Ubuntu: also "
-     "kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0)"},
+     "sysctl -w user.max_user_namespaces=15000"},
     {"mount API", probe_mount_api, CLONE_NEWUSER | CLONE_NEWNS,
      "fsopen, open_tree, mount_setattr, move_mount",
      "Use Linux 5.12 or newer; in a container, a seccomp profile that allows mount calls "
@@ -140,6 +140,40 @@ static const struct {
      "Use Linux 5.8 or newer; in a container, a seccomp profile that allows openat2"},
 };
 
+static long sysctl_number(const char *path)
+{
+    char text[32] = "";
+    BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 ? strtol(text, NULL, 10) : -1;
+}
+
+const char *br_probe_userns_cause(const char **fix)
+{
+    static const struct {
+        const char *path;
+        long bad;
+        const char *cause, *fix;
+    } causes[] = {
+        {"/proc/sys/user/max_user_namespaces", 0, "user.max_user_namespaces is 0",
+         "As root: echo user.max_user_namespaces=15000 > /etc/sysctl.d/60-bridle.conf && sysctl "
+         "--system"},
+        {"/proc/sys/kernel/unprivileged_userns_clone", 0,
+         "kernel.unprivileged_userns_clone is 0 (Debian's switch)",
+         "As root: echo kernel.unprivileged_userns_clone=1 > /etc/sysctl.d/60-bridle.conf && "
+         "sysctl --system"},
+        {"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", 1,
+         "AppArmor restricts user namespaces to programs with a profile (Ubuntu 23.10 and newer)",
+         "As root: install share/apparmor/bridle as /etc/apparmor.d/bridle and run "
+         "apparmor_parser -r /etc/apparmor.d/bridle"},
+    };
+    for (unsigned i = 0; i < BR_ARRAY_LEN(causes); i++)
+        if (sysctl_number(causes[i].path) == causes[i].bad) {
+            *fix = causes[i].fix;
+            return causes[i].cause;
+        }
+    return NULL;
+}
+
 /* An id that is never root's: mapping that one needs a capability of its own. */
 static int map_child(pid_t pid)
 {
@@ -152,8 +186,7 @@ static int map_child(pid_t pid)
     return br_sys_idmap(pid, "gid_map", map);
 }
 
-/* Runs a probe in a child; 0 or the errno of what failed. */
-static int in_child(int (*run)(void), uint64_t flags)
+int br_probe_child(int (*run)(void), uint64_t flags)
 {
     int status = 0, go[2], e = 0;
     char byte;
@@ -163,6 +196,7 @@ static int in_child(int (*run)(void), uint64_t flags)
     pid_t pid = (pid_t)br_sys_clone3(&args, sizeof(args));
     if (pid == 0) {
         br_close(&go[1]);
+        (void)alarm(BR_PROBE_SECONDS);
         if (read(go[0], &byte, 1) != 1)
             _exit(ECANCELED);
         if (flags && (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0))
@@ -181,8 +215,8 @@ static int in_child(int (*run)(void), uint64_t flags)
     return e ? e : WIFEXITED(status) ? WEXITSTATUS(status) : ECHILD;
 }
 
-static void row(struct br_probe *p, const char *requirement, enum br_probe_result result,
-                bool required, const char *fix)
+void br_probe_row(struct br_probe *p, const char *requirement, enum br_probe_result result,
+                  bool required, const char *fix)
 {
     *p = (struct br_probe){.result = (uint8_t)result, .required = required};
     snprintf(p->requirement, sizeof(p->requirement), "%s", requirement);
@@ -202,7 +236,7 @@ static void probe_cgroup(const struct br_host *h, enum br_cg_ctl c, struct br_pr
                                              .mountinfo = "/proc/self/mountinfo",
                                              .uid = geteuid()});
     if (!(place->have & 1u << c)) {
-        row(p, names[c], BR_PROBE_MISSING, true, place->fix[c]);
+        br_probe_row(p, names[c], BR_PROBE_MISSING, true, place->fix[c]);
         snprintf(p->detail, sizeof(p->detail), "%.250s", place->missing[c]);
     } else {
         int r = br_cg_make(place, &cg, 0, &err);
@@ -214,8 +248,8 @@ static void probe_cgroup(const struct br_host *h, enum br_cg_ctl c, struct br_pr
             if (br_cg_remove(&cg, r < 0 ? NULL : &err) < 0)
                 r = -BR_E_FAILED;
         }
-        row(p, names[c], r < 0 ? BR_PROBE_MISSING : BR_PROBE_OK, true,
-            "Give bridle a cgroup that it may write: see 'bridle doctor --delegate USER'");
+        br_probe_row(p, names[c], r < 0 ? BR_PROBE_MISSING : BR_PROBE_OK, true,
+                     "Give bridle a cgroup that it may write: see 'bridle doctor --delegate USER'");
         snprintf(p->detail, sizeof(p->detail), "%.250s", r < 0 ? err.text : "");
         for (unsigned i = 0; r == 0 && i < place->ndirs; i++)
             if (place->dirs[i].ctls & 1u << c)
@@ -251,35 +285,25 @@ static void probe_privilege(const struct br_host *h, struct br_probe *p)
             snprintf(lacking + strlen(lacking), sizeof(lacking) - strlen(lacking), " %s",
                      root_caps[i].name);
     }
-    row(p, "privilege", lacking[0] ? BR_PROBE_MISSING : BR_PROBE_OK, true,
-        "Run as an ordinary user, or give root these capabilities");
+    br_probe_row(p, "privilege", lacking[0] ? BR_PROBE_MISSING : BR_PROBE_OK, true,
+                 "Run as an ordinary user, or give root these capabilities");
     if (lacking[0])
         snprintf(p->detail, sizeof(p->detail), "root without%s", lacking);
     else if (uid == 0)
-        snprintf(p->detail, sizeof(p->detail), "root; sandboxes run as the workspace's owner");
+        snprintf(
+            p->detail, sizeof(p->detail),
+            "root; sandboxes have a uid of their own, or the workspace owner's (run-owner-v1)");
     else
         snprintf(p->detail, sizeof(p->detail), "ordinary user %u; sandboxes run as this user",
                  (unsigned)uid);
-}
-
-static void probe_landlock(struct br_probe *p)
-{
-    int abi = br_landlock_abi();
-    row(p, "Landlock", abi > 0 ? BR_PROBE_OK : BR_PROBE_DEGRADED, false,
-        "Boot with lsm=landlock,... (Linux 5.13 or newer). Without it the mounts alone decide "
-        "what can be written");
-    if (abi > 0)
-        snprintf(p->detail, sizeof(p->detail), "ABI %d, a second lock on writing", abi);
-    else
-        snprintf(p->detail, sizeof(p->detail), "not available");
 }
 
 /* Everything above, together: what br_host_open() did, or why it could not. */
 static void probe_whole(const struct br_host *h, const struct br_err *why, struct br_probe *p)
 {
     struct utsname u;
-    row(p, "native sandbox", h ? BR_PROBE_OK : BR_PROBE_MISSING, true,
-        "See the rows above; then start 'bridle doctor' again");
+    br_probe_row(p, "native sandbox", h ? BR_PROBE_OK : BR_PROBE_MISSING, true,
+                 "See the rows above; then start 'bridle doctor' again");
     if (h && uname(&u) == 0)
         snprintf(p->detail, sizeof(p->detail), "root built, filter of %u instructions, Linux %.60s",
                  h->filter.len, u.release);
@@ -291,18 +315,23 @@ uint32_t br_probe_run(const struct br_host *h, const struct br_err *why, struct 
                       uint32_t max)
 {
     uint32_t n = 0;
-    br_require(max >= BR_ARRAY_LEN(probes) + BR_CG_CTLS + 3);
+    br_require(max >= BR_ARRAY_LEN(probes) + BR_CG_CTLS + BR_PROBES_MORE + 2);
     probe_privilege(h, &rows[n++]);
     for (unsigned i = 0; i < BR_ARRAY_LEN(probes); i++) {
-        int e = in_child(probes[i].run, probes[i].flags);
-        row(&rows[n], probes[i].requirement, e ? BR_PROBE_MISSING : BR_PROBE_OK, true,
-            probes[i].fix);
+        int e = br_probe_child(probes[i].run, probes[i].flags);
+        br_probe_row(&rows[n], probes[i].requirement, e ? BR_PROBE_MISSING : BR_PROBE_OK, true,
+                     probes[i].fix);
         snprintf(rows[n].detail, sizeof(rows[n].detail), "%s", e ? strerror(e) : probes[i].ok);
+        const char *fix, *cause = e && i == 0 ? br_probe_userns_cause(&fix) : NULL;
+        if (cause) {
+            snprintf(rows[n].detail, sizeof(rows[n].detail), "%s: %s", strerror(e), cause);
+            snprintf(rows[n].fix, sizeof(rows[n].fix), "%s", fix);
+        }
         n++;
     }
     for (int c = 0; c < BR_CG_CTLS; c++)
         probe_cgroup(h, (enum br_cg_ctl)c, &rows[n++]);
-    probe_landlock(&rows[n++]);
+    n += br_probe_more(h, &rows[n]);
     probe_whole(h, why, &rows[n++]);
     return n;
 }
