@@ -22,6 +22,8 @@ static const uint32_t new_namespaces[] = {CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_
  * are not known yet are refused as well */
 static const uint32_t unshare_others[] = {
     ~(uint32_t)(CLONE_FILES | CLONE_FS | CLONE_SYSVSEM | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM)};
+/* those whose result the kernel compares with RLIMIT_FSIZE, and the one that only gives back */
+static const uint32_t allocate_modes[] = {0, 0x03 /* PUNCH_HOLE | KEEP_SIZE */, 0x10 /* ZERO */};
 static const uint32_t families[] = {AF_UNIX, AF_INET, AF_INET6};
 /* PER_LINUX, PER_LINUX | ADDR_NO_RANDOMIZE (debuggers, sanitizers), PER_LINUX32, query */
 static const uint32_t personalities[] = {0x0, 0x40000, 0x8, 0xffffffff};
@@ -112,7 +114,8 @@ const struct br_filter_row br_filter_rows[] = {
     ALLOW(utimensat, FILES),
     ALLOW(truncate, FILES),
     ALLOW(ftruncate, FILES),
-    ALLOW(fallocate, FILES),
+    WHEN(fallocate, BR_COND_ARG_IN, 1, allocate_modes, EOPNOTSUPP, "mode 0, PUNCH_HOLE, ZERO_RANGE",
+         "files; the other modes take disk space beyond the size that a file may have"),
     ALLOW(fsync, FILES),
     ALLOW(fdatasync, FILES),
     ALLOW(sync, FILES),
