@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "launch/launch.h"
@@ -47,5 +48,7 @@ int main(int argc, char **argv)
                         "Use 'bridle run', or 'bridle-launch --delegate UID'\n");
         return 2;
     }
+    /* a core of it would hold what it has of the host; one of the sandbox is limited by itself */
+    (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     return br_launch_serve(3, &(struct br_host_config){.init_fd = -1, .pool = pool});
 }
