@@ -63,6 +63,8 @@ static int enter_root(const struct br_host *h, int root, struct br_err *err)
     STEP(br_sys_move_mount(root, "", AT_FDCWD, BR_ROOTFS_POINT, MOVE_MOUNT_F_EMPTY_PATH),
          "attach the root");
     STEP(br_sys_fchdir(root), "enter the root");
+    if (br_weak(SHARED)) /* pivot_root wants no shared one */
+        STEP(br_sys_mount(NULL, ".", NULL, MS_REC | MS_SLAVE, NULL), "slave mounts");
     int r = mount_proc(h, err);
     if (r < 0)
         return r;
@@ -107,7 +109,7 @@ static int prepare(const struct br_host *h, int root, struct br_err *err)
     int r = br_weak(CAPS) ? 0 : drop_bounding_set(err);
     if (r == 0)
         r = enter_root(h, root, err);
-    return r < 0 ? r : null_stdio(err);
+    return r < 0 || br_weak(TTY) ? r : null_stdio(err);
 }
 
 /* ---- with an identity ---- */
@@ -294,7 +296,8 @@ static int arrange_fds(int *ctl, int *rules, int chan, struct br_err *err)
     if (br_weak(FDS))
         return 0;
     errno = ECANCELED;
-    STEP(check_fds(chan), "stdin, stdout, stderr and the init channel");
+    if (!br_weak(TTY))
+        STEP(check_fds(chan), "stdin, stdout, stderr and the init channel");
     STEP(br_sys_close_range(4, (unsigned)*ctl - 1), "close descriptors");
     STEP(br_sys_close_range((unsigned)*ctl + 1, (unsigned)last - 1), "close descriptors");
     STEP(br_sys_close_range((unsigned)last + 1, ~0u), "close descriptors");
