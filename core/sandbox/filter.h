@@ -9,7 +9,7 @@
 #include "base/base.h"
 
 /* Raised with every change of what the filter answers; a test holds version and hash together. */
-#define BR_FILTER_VERSION 2u
+#define BR_FILTER_VERSION 3u
 
 /* All arguments are compared in their low 32 bits, as the kernel does that takes an int. */
 enum br_filter_cond {

@@ -250,8 +250,8 @@ static void test_version(void **state)
     char hex[65];
     (void)state;
     br_filter_hash(&prog, hex);
-    assert_int_equal(BR_FILTER_VERSION, 2);
-    assert_string_equal(hex, "5a67ef26cd089371dcad495a8c4c3606db14bad2092d5f5b0668e54a9dee5e97");
+    assert_int_equal(BR_FILTER_VERSION, 3);
+    assert_string_equal(hex, "84dce81a29d3dc8e88f24f0a5b2c05205e291acdc4ed87aa138dbe70e2ba2fa0");
 }
 #endif
 
