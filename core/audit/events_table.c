@@ -88,7 +88,7 @@ FIELDS(bridle_run) {
     TEXT("model", 0, BR_NAME_MAX), BOOL("scripted"), TEXT("workspace", 1, BR_PATH_MAX),
     TEXT("policy", 0, BR_PATH_MAX), TEXT_OPT("manifest", 0, BR_PATH_MAX),
     TEXT("tableSha256", 64, 64), INT("rules", 0, BR_RULES_MAX),
-    TEXT("profile", 0, BR_NAME_MAX), END};
+    TEXT("profile", 0, BR_NAME_MAX), TEXT_OPT("profileSha256", 64, 64), END};
 FIELDS(bridle_text) {
     ID("stream"), ENUM("kind", "agent"), TEXT("text", 0, BR_EVENT_TEXT_MAX), BOOL("final"), END};
 FIELDS(vote) {

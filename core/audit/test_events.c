@@ -60,8 +60,9 @@ static const struct sample {
     {"error", "{'code':'X','message':'m','retryable':true}", " retryable ", "", " message ", ""},
     {"bridle.run",
      "{'runId':'r','mode':'run','goal':'g','model':'m','scripted':false,'workspace':'/w',"
-     "'policy':'p','manifest':'f','tableSha256':'" SHA "','rules':1,'profile':'workspace-v1'}",
-     " manifest ", "", " goal model policy manifest profile ", ""},
+     "'policy':'p','manifest':'f','tableSha256':'" SHA
+     "','rules':1,'profile':'workspace-v1','profileSha256':'" SHA "'}",
+     " manifest profileSha256 ", "", " goal model policy manifest profile ", ""},
     {"bridle.text", "{'stream':'r','kind':'agent','text':'hello','final':false}", "", "", " text ",
      ""},
     {"bridle.votes",

@@ -36,10 +36,12 @@ static json_t *maybe(json_t *object, const char *key, const char *value)
 
 static int record_run(struct session *s)
 {
-    char hex[65];
+    char hex[65], profile[65];
     const uint8_t *sha = br_table_sha256(s->table);
-    for (int i = 0; i < 32; i++)
+    for (int i = 0; i < 32; i++) {
         snprintf(hex + 2 * i, 3, "%02x", sha[i]);
+        snprintf(profile + 2 * i, 3, "%02x", s->profile.plan.profile_sha256[i]);
+    }
     BR_CLEANUP_BUF struct br_buf goal = BR_BUF_INIT(BR_GOAL_MAX);
     const char *task_goal = json_string_value(json_object_get(s->task, "goal"));
     if (s->goal.len)
@@ -57,6 +59,7 @@ static int record_run(struct session *s)
     json_object_set_new(data, "tableSha256", json_string(hex));
     json_object_set_new(data, "rules", json_integer(br_table_rules(s->table)));
     json_object_set_new(data, "profile", json_string(s->profile.plan.profile));
+    json_object_set_new(data, "profileSha256", json_string(profile));
     int r = session_record(s, "bridle.run", "kernel", data);
     for (size_t off = 0; r == 0 && off < s->warnings.len;) {
         const char *w = (const char *)s->warnings.data + off;

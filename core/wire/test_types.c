@@ -14,6 +14,53 @@
 #include "wire/types.h"
 #include "wire/wire.h"
 
+/* ---- the choice of a profile ---- */
+
+static void choice_round_trip(void **state)
+{
+    (void)state;
+    struct br_buf b = BR_BUF_INIT(2 * BR_PROFILE_MAX);
+    struct br_profile_choice c = {.name = "run-v1", .path = "/p.lua", .image = "debian"}, got;
+    struct br_rd r;
+    c.source = (char *)(uintptr_t) "return {}";
+    c.backend = BR_BACKEND_DOCKER;
+    br_profile_choice_put(&b, &c);
+    br_rd_init(&r, b.data, b.len);
+    br_profile_choice_get(&r, &got);
+    assert_int_equal(br_rd_done(&r), 0);
+    assert_string_equal(got.name, "run-v1");
+    assert_string_equal(got.path, "/p.lua");
+    assert_string_equal(got.source, "return {}");
+    assert_string_equal(got.image, "debian");
+    assert_int_equal(got.backend, BR_BACKEND_DOCKER);
+    br_profile_choice_free(&got);
+    b.data[b.len - 1] = BR_BACKEND_DOCKER + 1; /* no backend */
+    br_rd_init(&r, b.data, b.len);
+    br_profile_choice_get(&r, &got);
+    assert_true(br_rd_done(&r) < 0);
+    br_profile_choice_free(&got);
+    br_buf_free(&b);
+}
+
+static void choice_source_max(void **state)
+{
+    (void)state;
+    static char text[BR_PROFILE_MAX + 2];
+    memset(text, 'x', BR_PROFILE_MAX + 1);
+    for (size_t n = BR_PROFILE_MAX; n <= BR_PROFILE_MAX + 1; n++) {
+        struct br_buf b = BR_BUF_INIT(2 * BR_PROFILE_MAX);
+        struct br_profile_choice c = {.name = ""}, got;
+        struct br_rd r;
+        c.source = text + BR_PROFILE_MAX + 1 - n;
+        br_profile_choice_put(&b, &c);
+        br_rd_init(&r, b.data, b.len);
+        br_profile_choice_get(&r, &got);
+        assert_int_equal(br_rd_done(&r) == 0, n == BR_PROFILE_MAX);
+        br_profile_choice_free(&got);
+        br_buf_free(&b);
+    }
+}
+
 /* ---- limits ---- */
 
 static void limits_round_trip(void **state)
@@ -396,6 +443,7 @@ static void argument_lists_must_agree(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(choice_round_trip),         cmocka_unit_test(choice_source_max),
         cmocka_unit_test(limits_round_trip),         cmocka_unit_test(limits_have_a_ceiling),
         cmocka_unit_test(plans_round_trip),          cmocka_unit_test(plans_have_a_ceiling),
         cmocka_unit_test(allowed_paths_are_bounded), cmocka_unit_test(leases_and_grants_round_trip),

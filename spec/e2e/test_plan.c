@@ -142,7 +142,8 @@ static void test_plan_refuses_as_exec_does(void **state)
          "names its image"},
         {"no image where one is required", "--profile", "workspace-v1", NULL, NULL, 6,
          "requires an image"},
-        {"an image that is not there", "--image", "no-such-image", NULL, NULL, 3, "nothing was started"},
+        {"an image that is not there", "--image", "no-such-image", NULL, NULL, 3,
+         "nothing was started"},
     };
     for (size_t i = 0; i < BR_ARRAY_LEN(list); i++) {
         struct e2e t;
@@ -275,6 +276,11 @@ static void test_a_profile_of_ones_own(void **state)
     e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "--profile",
             "mine.lua", "task.yaml", "--", "sleep", "30", NULL);
     expect(&r, 7, "time limit");
+    e2e_result_free(&r);
+    e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "--profile",
+            "mine.lua", "task.yaml", "--", "seq", "1", "5000", NULL);
+    expect(&r, 0, NULL); /* 23,893 bytes, of which it keeps 4096 */
+    assert_in_range(r.out.len, 1000, 4096 + 256);
     e2e_result_free(&r);
     /* and so does that of the run */
     e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "--profile",
@@ -538,6 +544,80 @@ static void test_offer(void **state)
     close_project(&t);
 }
 
+/* The demo finds a profile that works, and says which and why. */
+static void test_demo(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    e2e_run(&t, &r, "bridle", "demo", NULL);
+    expect(&r, 0, "The profile 'run-v1' was tried on this host and is activated");
+    expect(&r, 0, "profile run-v1");
+    e2e_result_free(&r);
+    expect_evidence(&t, true);
+    if (geteuid() == 0) { /* the trial's workspace lies in the state directory */
+        assert_int_equal(mount("ramfs", t.state, "ramfs", MS_NOSUID | MS_NODEV, "mode=0700"), 0);
+        e2e_run(&t, &r, "bridle", "demo", NULL);
+        expect(&r, 0, "The profile 'run-v1' cannot be used on this host: ");
+        expect(&r, 0, "The demo takes the profile 'run-owner-v1', which works.");
+        expect(&r, 0, "profile run-owner-v1");
+        e2e_result_free(&r);
+        expect_absent(&t, "state/activations/run-v1");
+        assert_int_equal(umount2(t.state, MNT_DETACH), 0);
+    }
+    close_project(&t);
+}
+
+/* A copy with a quota: what the command writes never reaches the workspace. */
+static void test_leases(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"workspace-tmpfs-v1", "workspace-v1"};
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    for (size_t i = 0; i < (geteuid() == 0 ? 2 : 1); i++) {
+        e2e_run(&t, &r, "bridle", "activate", "--image", "host", names[i], NULL);
+        expect(&r, 0, "is activated");
+        e2e_result_free(&r);
+        e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "--image", "host",
+                "--profile", names[i], "task.yaml", "--", "cp", "src/a.txt", "src/x", NULL);
+        expect(&r, 0, names[i]); /* there was an a.txt to copy */
+        e2e_result_free(&r);
+        expect_absent(&t, "workspace/src/x");
+    }
+    close_project(&t);
+}
+
+/* Where bridle.lua names the image of a profile, nobody has to. */
+static void test_image_of_the_configuration(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    e2e_write(&t, ".config/bridle/bridle.lua",
+              "return { api = 1, profiles = { ['workspace-tmpfs-v1'] = { image = 'host' } } }\n");
+    e2e_run(&t, &r, "bridle", "activate", "workspace-tmpfs-v1", NULL);
+    expect(&r, 0, "is activated");
+    e2e_result_free(&r);
+    run_with(&t, &r, "plan", "--profile", "workspace-tmpfs-v1");
+    expect(&r, 0, "image       host");
+    e2e_result_free(&r);
+    e2e_write(&t, ".config/bridle/bridle.lua",
+              "return { api = 1, profiles = { ['workspace-tmpfs-v1'] = { image = 'gone' } } }\n");
+    run_with(&t, &r, "plan", "--profile", "workspace-tmpfs-v1");
+    expect(&r, 5, "'gone' is not the id of an image");
+    e2e_result_free(&r);
+    e2e_write(&t, ".config/bridle/bridle.lua",
+              "return { api = 1, profiles = { ['workspace-v1'] = { mounts = {} } } }\n");
+    run_with(&t, &r, "plan", "--profile", "workspace-tmpfs-v1");
+    expect(&r, 5, "mounts");
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -552,6 +632,9 @@ int main(void)
         cmocka_unit_test(test_evidence_of_others),
         cmocka_unit_test(test_not_activated_when_it_fails),
         cmocka_unit_test(test_offer),
+        cmocka_unit_test(test_demo),
+        cmocka_unit_test(test_leases),
+        cmocka_unit_test(test_image_of_the_configuration),
     };
     e2e_isolate();
     return cmocka_run_group_tests(tests, NULL, NULL);
