@@ -6,6 +6,7 @@
  *   BRIDLE_TEST_FAIL=CALL:N:ERRNO    the N-th call of that wrapper (1...) fails, and all later ones
  *   BRIDLE_TEST_FAIL=CALL:N:nothing  they say that they have worked and do nothing
  *   BRIDLE_TEST_FAIL=CALL:N:once     the N-th alone does so
+ *   BRIDLE_TEST_FAIL=CALL:N:kill     the launcher is killed right before its N-th call
  *   BRIDLE_TEST_KILL=N               SIGKILL for bridle-launch at the N-th call of any wrapper, by
  *                                    itself or by any process that it made
  */
@@ -24,12 +25,15 @@
 static enum br_sys fail_call;
 static int fail_at, fail_errno, seen;
 static bool once;
+static pid_t launcher; /* 0: nobody is killed */
 
 static int hook(enum br_sys call)
 {
     if (call != fail_call || ++seen < fail_at || (once && seen > fail_at))
         return 0;
-    return fail_errno;
+    if (launcher && getpid() == launcher)
+        (void)kill(launcher, SIGKILL);
+    return launcher ? 0 : fail_errno;
 }
 
 static int set_failure(const char *text)
@@ -37,6 +41,7 @@ static int set_failure(const char *text)
     char name[32], how[16];
     if (sscanf(text, "%31[A-Z0-9_]:%d:%15s", name, &fail_at, how) != 3)
         return -1;
+    launcher = strcmp(how, "kill") == 0 ? getpid() : 0;
     once = strcmp(how, "once") == 0;
     fail_errno = once || strcmp(how, "nothing") == 0 ? BR_SYS_NOTHING : atoi(how);
     for (int c = 0; c < BR_SYS_COUNT_; c++)
@@ -67,7 +72,7 @@ static int kill_hook(enum br_sys call)
 
 static int set_kill(int at)
 {
-    pid_t launcher = getpid();
+    pid_t self = getpid();
     steps = mmap(NULL, sizeof(*steps), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (steps == MAP_FAILED)
         return -1;
@@ -77,9 +82,9 @@ static int set_kill(int at)
     if (killer != 0)
         return killer < 0 ? -1 : 0;
     close(3);
-    while (getppid() == launcher) {
+    while (getppid() == self) {
         if (atomic_load(&steps->at) < 0)
-            (void)kill(launcher, SIGKILL);
+            (void)kill(self, SIGKILL);
         usleep(100);
     }
     atomic_store(&steps->dead, 1);

@@ -279,7 +279,7 @@ static int lease_disks(struct br_box *b, const struct br_plan *plan, int *fds, u
                        struct br_err *err)
 {
     struct timeval copying = {.tv_sec = COPY_DEADLINE_S};
-    int r = br_leases_open(&b->leases, b->host, plan, b->pid, err);
+    int r = br_leases_open(&b->leases, b->host, plan, &b->who, err);
     int k = r < 0 ? r : br_leases_give(&b->leases, b->shared, fds + *n);
     if (r == 0 && k < 0)
         r = br_err_errno(err, BR_E_FAILED, "no descriptor for a lease; nothing was started");

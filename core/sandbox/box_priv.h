@@ -109,6 +109,8 @@ struct br_host {
     int landlock_abi;       /* 0: none */
     struct br_cg_place place;
     struct br_idmap idmap;
+    struct br_idmap lease_map; /* BR_BOX_UID, as on the disk of a lease, to these */
+    unsigned lease_uid, lease_gid;
     int trial; /* a mount that br_who_try() made, to be closed when there is time; or -1 */
     unsigned swept;
     struct br_box_shared *shared; /* BR_SLOTS of them; 0: of the box that the launcher makes */
@@ -231,6 +233,8 @@ int br_who_map(const struct br_who *w, pid_t pid, struct br_err *err);
 int br_who_leave_keyring(struct br_err *err);
 /* Ahead of time: a user namespace for idmapped mounts. 0 if it is there. */
 int br_idmap_make(struct br_idmap *m, struct br_err *err);
+/* The namespace that maps the owner of everything on a lease's disk to the sandbox. The host's. */
+int br_idmap_leases(struct br_host *h, const struct br_who *w, struct br_err *err);
 void br_idmap_close(struct br_idmap *m);
 /* A detached clone of the mount at fd with these attributes, its owner mapped as planned. An fd of
  * the caller; -BR_E_REQUIREMENT_MISSING names the file system that cannot. */

@@ -221,6 +221,7 @@ int br_host_open(struct br_host **out, const struct br_host_config *cfg, struct 
     h->trial = -1;
     br_buf_init(&h->facts, BR_MSG_MAX);
     h->idmap = (struct br_idmap){.ns = -1, .uid_map = -1, .gid_map = -1};
+    h->lease_map = h->idmap;
     h->uid = geteuid();
     h->gid = getegid();
     int r = open_steps(h, err);
@@ -240,6 +241,7 @@ void br_host_close(struct br_host **hp)
     br_cg_place_close(&h->place);
     br_close(&h->trial);
     br_idmap_close(&h->idmap);
+    br_idmap_close(&h->lease_map);
     br_image_root_close(&h->image);
     br_close(&h->rootfs);
     br_close(&h->state_fd);

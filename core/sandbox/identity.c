@@ -169,7 +169,7 @@ static int idmap_for(struct br_idmap *m, const struct br_who *w, struct br_err *
     snprintf(gids, sizeof(gids), "%u %u 1", w->disk_gid, w->gid);
     if (br_sys_write_map(m->uid_map, uids) < 0 || br_sys_write_map(m->gid_map, gids) < 0) {
         (void)br_err_errno(err, BR_E_REQUIREMENT_MISSING,
-                           "the owner of the workspace (uid %u, gid %u) could not be mapped; "
+                           "the owner of a mount (uid %u, gid %u) could not be mapped; "
                            "nothing was started. As root this needs CAP_SETUID and CAP_SETGID",
                            w->disk_uid, w->disk_gid);
         br_idmap_close(m);
@@ -179,6 +179,18 @@ static int idmap_for(struct br_idmap *m, const struct br_who *w, struct br_err *
     m->uid = w->disk_uid;
     m->gid = w->disk_gid;
     return m->ns;
+}
+
+int br_idmap_leases(struct br_host *h, const struct br_who *w, struct br_err *err)
+{
+    struct br_who lease = {
+        .disk_uid = BR_BOX_UID, .disk_gid = BR_BOX_UID, .uid = w->uid, .gid = w->gid};
+    struct br_idmap *m = &h->lease_map;
+    if (m->mapped && (h->lease_uid != w->uid || h->lease_gid != w->gid))
+        br_idmap_close(m);
+    h->lease_uid = w->uid;
+    h->lease_gid = w->gid;
+    return idmap_for(m, &lease, err);
 }
 
 /* ---- mounts ---- */

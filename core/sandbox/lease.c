@@ -116,9 +116,14 @@ static int check_quota(struct br_disk_lease *d, int fd, const char *name, struct
         return differs(err, name, "inodes");
     if (!d->stat.nosuid || !d->stat.nodev || d->stat.noexec != d->noexec)
         return differs(err, name, "mount flags");
+    if (fstat(fd, &st) < 0 || st.st_uid != d->uid || st.st_gid != d->gid ||
+        (st.st_mode & 07777) != 0755)
+        return differs(err, name, "whom it belongs to");
     if (!ext4)
         return 0;
-    if (fstat(d->image, &st) < 0 || (uint64_t)st.st_size != d->quota.bytes)
+    if (fstat(d->image, &st) < 0 || (d->unnamed && st.st_nlink != 0))
+        return differs(err, name, "the image has a name");
+    if ((uint64_t)st.st_size != d->quota.bytes)
         return differs(err, name, "the size of the image");
     /* so that what is written later needs no room that the host does not have any more */
     if ((uint64_t)st.st_blocks * 512 < d->quota.bytes)
@@ -179,6 +184,8 @@ void br_leases_receipt(struct br_buf *out, const struct br_leases *ls, const str
         br_buf_printf(out, ",\"nosuid\":%s,\"nodev\":%s,\"noexec\":%s",
                       s->nosuid ? "true" : "false", s->nodev ? "true" : "false",
                       s->noexec ? "true" : "false");
+        if (d->loop >= 0)
+            br_buf_printf(out, ",\"device\":\"/dev/loop%d\"", d->loop);
         if (i == BR_DISK_WORKSPACE)
             br_buf_printf(out,
                           ",\"copied\":{\"files\":%" PRIu64 ",\"directories\":%" PRIu64
@@ -192,20 +199,6 @@ void br_leases_receipt(struct br_buf *out, const struct br_leases *ls, const str
 
 /* ---- make, hand over, release ---- */
 
-/* The ids outside that the box's own uid and gid stand for, as this process sees them. */
-static int outside_id(pid_t pid, const char *file, unsigned *id, struct br_err *err)
-{
-    char path[64], text[128] = "";
-    unsigned inside, n;
-    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
-    BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 ||
-        sscanf(text, "%u %u %u", &inside, id, &n) != 3 || inside != BR_BOX_UID || n != 1)
-        return br_err_set(err, BR_E_REQUIREMENT_MISSING,
-                          "the sandbox's '%s' is not what was written; nothing was started", file);
-    return 0;
-}
-
 static bool is_noexec(const struct br_plan *plan, unsigned disk)
 {
     static const uint32_t flags[BR_DISKS] = {[BR_DISK_WORKSPACE] = BR_PLAN_WORKSPACE_NOEXEC,
@@ -214,29 +207,20 @@ static bool is_noexec(const struct br_plan *plan, unsigned disk)
     return (plan->flags & flags[disk]) != 0;
 }
 
-static int open_ext4(struct br_disk_lease *d, const struct br_host *h, const char *state, pid_t pid,
-                     struct br_err *err)
+static int open_ext4(struct br_disk_lease *d, struct br_host *h, const char *state,
+                     const struct br_who *who, struct br_err *err)
 {
-    char path[64];
     int r = br_lease_ext4_possible(h, err);
-    if (r < 0)
-        return r;
-    snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
-    BR_CLEANUP_FD int userns = open(path, O_RDONLY | O_CLOEXEC);
-    BR_CLEANUP_FD int root = br_lease_root_open(h, err);
-    if (root < 0)
-        return root;
+    int userns = r < 0 ? r : br_idmap_leases(h, who, err);
     if (userns < 0)
-        return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
-                            "the sandbox's user namespace could not be opened; nothing was "
-                            "started");
-    return br_lease_ext4(d, root, state, userns, err);
+        return userns;
+    BR_CLEANUP_FD int root = br_lease_root_open(h, err);
+    return root < 0 ? root : br_lease_ext4(d, root, state, userns, err);
 }
 
-int br_leases_open(struct br_leases *ls, const struct br_host *h, const struct br_plan *plan,
-                   pid_t pid, struct br_err *err)
+int br_leases_open(struct br_leases *ls, struct br_host *h, const struct br_plan *plan,
+                   const struct br_who *who, struct br_err *err)
 {
-    unsigned uid = 0, gid = 0;
     int r = br_leases_possible(h, plan, err);
     for (unsigned i = 0; r == 0 && i < BR_DISKS; i++) {
         struct br_disk_lease *d = &ls->disks[i];
@@ -244,15 +228,11 @@ int br_leases_open(struct br_leases *ls, const struct br_host *h, const struct b
             continue;
         d->quota = plan->disks[i];
         d->noexec = is_noexec(plan, i);
-        if (d->quota.kind == BR_QUOTA_EXT4) {
-            r = open_ext4(d, h, i == BR_DISK_STATE ? plan->state : "", pid, err);
-        } else {
-            r = outside_id(pid, "uid_map", &uid, err);
-            if (r == 0)
-                r = outside_id(pid, "gid_map", &gid, err);
-            if (r == 0)
-                r = br_lease_tmpfs(d, uid, gid, err);
-        }
+        d->uid = who->uid;
+        d->gid = who->gid;
+        r = d->quota.kind == BR_QUOTA_EXT4
+                ? open_ext4(d, h, i == BR_DISK_STATE ? plan->state : "", who, err)
+                : br_lease_tmpfs(d, err);
         if (r == 0)
             r = check_quota(d, d->mount, br_disk_names[i], err);
         if (r < 0)
@@ -333,7 +313,9 @@ int br_lease_probe_tmpfs(const struct br_host *h, char detail[256], struct br_er
 {
     struct br_leases ls;
     struct br_disk_lease *d = probe_lease(&ls, BR_QUOTA_TMPFS);
-    int r = br_lease_tmpfs(d, h->uid, h->gid, err);
+    d->uid = h->uid;
+    d->gid = h->gid;
+    int r = br_lease_tmpfs(d, err);
     return probe(&ls, "a tmpfs", detail, r, err);
 }
 
@@ -345,6 +327,7 @@ int br_lease_probe_ext4(const struct br_host *h, char detail[256], struct br_err
     if (r < 0)
         return r;
     d->inodes = PROBE_INODES;
+    d->uid = d->gid = BR_BOX_UID; /* as mkfs.ext4 was told */
     d->image = memfd_create("bridle-probe", MFD_CLOEXEC);
     r = d->image < 0 ? br_err_errno(err, BR_E_REQUIREMENT_MISSING, "no memory file")
                      : br_lease_ext4_format(d->image, PROBE_BYTES, &d->inodes, err);

@@ -11,6 +11,7 @@
 #include "wire/types.h"
 
 struct br_host;
+struct br_who;
 struct br_box_shared;
 
 /* What the kernel says of a mounted lease. */
@@ -25,10 +26,12 @@ struct br_lease_stat {
 struct br_disk_lease {
     struct br_quota quota; /* as planned; kind BR_QUOTA_NONE: there is none, all else is unset */
     bool noexec;
-    uint64_t inodes; /* that its file system has: ext4 rounds down to whole blocks of inodes */
-    int mount;       /* O_PATH of its root; owned */
-    int image;       /* ext4: the image; owned */
-    int loop;        /* ext4: number of the loop device while attached, else -1 */
+    uint64_t inodes;   /* that its file system has: ext4 rounds down to whole blocks of inodes */
+    unsigned uid, gid; /* outside: who its root must belong to */
+    bool unnamed;      /* ext4: no name leads to the image */
+    int mount;         /* O_PATH of its root; owned */
+    int image;         /* ext4: the image; owned */
+    int loop;          /* ext4: number of the loop device while attached, else -1 */
     struct br_lease_stat stat;
 };
 
@@ -55,11 +58,11 @@ int br_leases_possible(const struct br_host *h, const struct br_plan *plan, stru
 /* Nothing is leased; br_leases_close() is legal. */
 void br_leases_init(struct br_leases *ls);
 /*
- * Make and mount every lease of the plan and compare it with its quota. `pid` is the box's pid 1,
- * whose user namespace is mapped. On failure what was made is still in `ls`: close it.
+ * Make and mount every lease of the plan, for the uid and gid of `who`, and compare it with its
+ * quota. On failure what was made is still in `ls`: close it.
  */
-int br_leases_open(struct br_leases *ls, const struct br_host *h, const struct br_plan *plan,
-                   pid_t pid, struct br_err *err);
+int br_leases_open(struct br_leases *ls, struct br_host *h, const struct br_plan *plan,
+                   const struct br_who *who, struct br_err *err);
 /* Duplicates of the mounts, for the child, in the order of enum br_disk; says in s->disks which.
  * Returns how many; -1 and errno on failure. */
 int br_leases_give(const struct br_leases *ls, struct br_box_shared *s, int fds[BR_DISKS]);

@@ -203,7 +203,7 @@ static bool is_image(const struct br_disk_lease *d, const struct loop_info64 *in
 
 bool br_lease_loop_holds(const struct br_disk_lease *d)
 {
-    struct loop_info64 info;
+    struct loop_info64 info = {0};
     BR_CLEANUP_FD int fd = loop_open(d);
     return fd >= 0 && br_sys_loop(fd, LOOP_GET_STATUS64, (unsigned long)(uintptr_t)&info) == 0 &&
            is_image(d, &info);

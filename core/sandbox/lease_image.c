@@ -263,19 +263,21 @@ static int open_template(struct br_disk_lease *d, int root, struct br_err *err)
 int br_lease_image_new(struct br_disk_lease *d, int root, struct br_err *err)
 {
     char tmp[160];
-    BR_CLEANUP_FD int template = open_template(d, root, err);
-    if (template <0)
-        return template;
+    struct stat st;
+    BR_CLEANUP_FD int master = open_template(d, root, err);
+    if (master < 0)
+        return master;
     d->image = make_tmp(root, tmp, err);
     if (d->image < 0)
         return d->image;
     /* from here on it lives as long as somebody has it open */
-    if (br_sys_unlink(root, tmp) < 0) {
+    if (br_sys_unlink(root, tmp) < 0 || fstat(d->image, &st) < 0 || st.st_nlink != 0) {
         (void)unlinkat(root, tmp, 0);
         return image_failed("unlinked", err);
     }
+    d->unnamed = true;
     int r = reserve(d->image, d->quota.bytes, err);
-    return r < 0 ? r : copy_template(template, d->image, err);
+    return r < 0 ? r : copy_template(master, d->image, err);
 }
 
 /* ---- state leases ---- */
@@ -283,15 +285,15 @@ int br_lease_image_new(struct br_disk_lease *d, int root, struct br_err *err)
 static int make_state(struct br_disk_lease *d, int root, const char *name, struct br_err *err)
 {
     char tmp[160];
-    BR_CLEANUP_FD int template = open_template(d, root, err);
-    if (template <0)
-        return template;
+    BR_CLEANUP_FD int master = open_template(d, root, err);
+    if (master < 0)
+        return master;
     BR_CLEANUP_FD int fd = make_tmp(root, tmp, err);
     if (fd < 0)
         return fd;
     int r = reserve(fd, d->quota.bytes, err);
     if (r == 0)
-        r = copy_template(template, fd, err);
+        r = copy_template(master, fd, err);
     if (r == 0 && fsync(fd) < 0)
         r = image_failed("written", err);
     if (r == 0 && br_sys_rename(root, tmp, name) < 0 && errno != EEXIST)

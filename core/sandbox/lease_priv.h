@@ -13,7 +13,7 @@
 #define BR_LEASE_BLOCK 4096u
 /* How long a tool of e2fsprogs may take, and a loop device to let go. */
 #define BR_LEASE_TOOL_MS 60000
-#define BR_LEASE_DETACH_US 5000000u
+#define BR_LEASE_DETACH_US 3000000u
 
 /* The lease root, checked: owned by this user, writable for nobody else. An fd, or
  * -BR_E_REQUIREMENT_MISSING without a state directory, -BR_E_INVALID_CONFIG. */
@@ -21,8 +21,8 @@ int br_lease_root_open(const struct br_host *h, struct br_err *err);
 /* Mount flags that a lease always has, as MOUNT_ATTR_*. */
 uint64_t br_lease_attrs(const struct br_disk_lease *d);
 
-/* tmpfs: a mount whose root belongs to uid and gid. */
-int br_lease_tmpfs(struct br_disk_lease *d, unsigned uid, unsigned gid, struct br_err *err);
+/* tmpfs: a mount whose root belongs to d->uid and d->gid. */
+int br_lease_tmpfs(struct br_disk_lease *d, struct br_err *err);
 
 /* ext4: is everything here that it needs? */
 int br_lease_ext4_possible(const struct br_host *h, struct br_err *err);

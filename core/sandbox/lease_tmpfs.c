@@ -10,15 +10,15 @@
 #include "sandbox/lease_priv.h"
 #include "sandbox/sys.h"
 
-int br_lease_tmpfs(struct br_disk_lease *d, unsigned uid, unsigned gid, struct br_err *err)
+int br_lease_tmpfs(struct br_disk_lease *d, struct br_err *err)
 {
     /* the kernel rounds up to pages, and a quota is never exceeded */
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), size = d->quota.bytes / page * page;
     char text[4][32];
     snprintf(text[0], sizeof(text[0]), "%llu", (unsigned long long)size);
     snprintf(text[1], sizeof(text[1]), "%llu", (unsigned long long)d->quota.inodes);
-    snprintf(text[2], sizeof(text[2]), "%u", uid);
-    snprintf(text[3], sizeof(text[3]), "%u", gid);
+    snprintf(text[2], sizeof(text[2]), "%u", d->uid);
+    snprintf(text[3], sizeof(text[3]), "%u", d->gid);
     BR_CLEANUP_FD int fs = br_sys_fsopen("tmpfs");
     if (fs < 0 || br_sys_fsconfig(fs, FSCONFIG_SET_STRING, "size", text[0]) < 0 ||
         br_sys_fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", text[1]) < 0 ||
