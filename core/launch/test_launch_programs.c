@@ -81,7 +81,7 @@ static const struct {
      "import { Worker } from 'node:worker_threads'; import http from 'node:http';\n"
      "import fs from 'node:fs'; import { execFileSync, spawn } from 'node:child_process';\n"
      "import { once } from 'node:events'; import dns from 'node:dns/promises';\n"
-     "import crypto from 'node:crypto'; import zlib from 'node:zlib';\n"
+     "import crypto from 'node:crypto'; import zlib from 'node:zlib'; import os from 'node:os';\n"
      "const w = new Worker('require(\"worker_threads\").parentPort.postMessage(6*7)', "
      "{eval: true});\n"
      "console.log((await once(w, 'message'))[0]);\n"
@@ -95,9 +95,10 @@ static const struct {
      "await fs.promises.writeFile('n', 'x'); fs.copyFileSync('n', 'm'); fs.chmodSync('n', 0o755);\n"
      "console.log(fs.readFileSync('m', 'utf8'), (await dns.lookup('localhost', 4)).address);\n"
      "const u = fs.watch('.'); fs.writeFileSync('o', ''); await once(u, 'change'); u.close();\n"
+     "try { os.networkInterfaces(); } catch (e) { console.log(e.code); }\n"
      "console.log(zlib.gunzipSync(zlib.gzipSync('z')).toString(), crypto.randomBytes(4).length);\n"
      "process.exit(0);\n",
-     "/usr/bin/node t.mjs", "42\nhttp\nexec\npiped\nx 127.0.0.1\nz 4\n"},
+     "/usr/bin/node t.mjs", "42\nhttp\nexec\npiped\nx 127.0.0.1\nERR_SYSTEM_ERROR\nz 4\n"},
     {"go", "t.go",
      "package main\n"
      "import (\"fmt\"; \"net\"; \"net/http\"; \"io\"; \"os\"; \"os/exec\"; \"sync\"; \"time\")\n"
