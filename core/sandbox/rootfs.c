@@ -114,6 +114,13 @@ static const struct entry entries[] = {
 
 static int fail(struct br_err *err, const char *path)
 {
+    if (errno == ENOSYS)
+        return br_err_set(err, BR_E_REQUIREMENT_MISSING,
+                          "the kernel's mount API (open_tree, mount_setattr, move_mount) is not "
+                          "there, so the sandbox's '/%s' could not be made; nothing was started. "
+                          "Use Linux 5.12 or newer; in a container, a seccomp profile that allows "
+                          "these calls",
+                          path);
     return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                         "the sandbox's '/%s' could not be made; nothing was started", path);
 }

@@ -82,6 +82,11 @@ static int open_part(struct supervisor *s, const char *name, uid_t uid, struct b
         return br_err_errno(err, BR_E_STORE_FAILED, "'%s/%s' could not be made", s->state_dir,
                             name);
     BR_CLEANUP_FD int fd = br_open_beneath(s->state_fd, name, O_RDONLY | O_DIRECTORY, 0);
+    if (fd < 0 && errno == ENOSYS)
+        return br_err_set(err, BR_E_REQUIREMENT_MISSING,
+                          "this kernel refuses 'openat2', without which no path can be opened "
+                          "safely; nothing was started. Use Linux 5.8 or newer; in a container, a "
+                          "seccomp profile that allows openat2");
     if (fd < 0 || fstat(fd, &st) < 0)
         return br_err_errno(err, BR_E_STORE_FAILED,
                             "'%s/%s' could not be opened; nothing was started", s->state_dir, name);
