@@ -174,8 +174,10 @@ static int start(struct launcher *l, const struct br_plan *plan, int ws, int cha
                           br_backend_names[plan->backend % 4]);
     br_loop_timer_cancel(l->loop, &l->idle_timer);
     int r = br_host_use_image(l->host, plan->image, why);
-    if (r < 0)
+    if (r < 0) {
+        br_box_free(&l->box);
         return r;
+    }
     br_host_expect(l->host, plan);
     if (l->box && !br_box_fits(l->box, plan))
         br_box_free(&l->box);

@@ -3,6 +3,7 @@
  * environment says:
  *   BRIDLE_TEST_WEAK=NAME,...         what is left out, see sandbox/weak.h
  *   BRIDLE_TEST_POOL=N               struct br_host_config.pool; 1 by default
+ *   BRIDLE_TEST_LOOP=1               images are mounted on loop devices
  *   BRIDLE_TEST_FAIL=CALL:N:ERRNO    the N-th call of that wrapper (1...) fails, and all later ones
  *   BRIDLE_TEST_FAIL=CALL:N:nothing  they say that they have worked and do nothing
  *   BRIDLE_TEST_FAIL=CALL:N:once     the N-th alone does so
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #include "launch/launch.h"
+#include "sandbox/image.h"
 #include "sandbox/sys.h"
 #include "sandbox/weak.h"
 
@@ -98,6 +100,7 @@ int main(void)
     br_log_init("bridle-launch", BR_LOG_INFO);
     const char *pool = getenv("BRIDLE_TEST_POOL");
     cfg.pool = pool ? (unsigned)atoi(pool) : 1;
+    br_image_force_loop = getenv("BRIDLE_TEST_LOOP") != NULL;
     if (weak && br_weak_parse(weak) < 0)
         return 2;
     const char *kill_at = getenv("BRIDLE_TEST_KILL");

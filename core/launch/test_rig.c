@@ -47,12 +47,12 @@ static int on_resolved(struct br_chan *c, struct br_msg *m, void *ctx, struct br
 static int on_started(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct rig *r = ctx;
-    char image[64], network[64];
+    char network[64];
     BR_CLEANUP_BUF struct br_buf receipt;
     (void)c;
     br_rd_str(&m->rd, r->name, sizeof(r->name));
     r->mounts = br_rd_u32(&m->rd);
-    br_rd_str(&m->rd, image, sizeof(image));
+    br_rd_str(&m->rd, r->image, sizeof(r->image));
     br_rd_str(&m->rd, network, sizeof(network));
     int k = br_msg_blob(m, BR_BLOB_MAX, &receipt, err);
     if (k < 0 || br_rd_done(&m->rd) < 0)
@@ -195,6 +195,8 @@ static void exec_launcher(const struct rig *r, int chan)
     snprintf(kill_at, sizeof(kill_at), "BRIDLE_TEST_KILL=%u", r->kill);
     if (r->kill)
         env[n++] = kill_at;
+    if (r->loop)
+        env[n++] = (char *)(uintptr_t) "BRIDLE_TEST_LOOP=1";
     snprintf(pool, sizeof(pool), "BRIDLE_TEST_POOL=%s", r->pool ? r->pool : "1");
     env[n++] = pool;
     /* a marker that must not appear inside */

@@ -29,6 +29,7 @@ struct rig {
     uid_t uid;         /* the launcher's: 0 or RIG_USER */
     const char *weak;  /* BRIDLE_TEST_WEAK, or NULL */
     const char *fault; /* BRIDLE_TEST_FAIL, or NULL */
+    bool loop;         /* BRIDLE_TEST_LOOP */
     const char *pool;  /* BRIDLE_TEST_POOL, or NULL */
     unsigned kill;     /* BRIDLE_TEST_KILL, or 0: then its death is no failure, but sets `gone` */
     bool gone;
@@ -43,6 +44,7 @@ struct rig {
     uint32_t code, mounts, status;
     uint8_t verified;
     char text[BR_ERR_TEXT_MAX], name[BR_NAME_MAX];
+    char image[BR_IMAGE_ID_MAX];
     char *receipt;
     struct br_probe probes[BR_PROBES_MAX];
     uint32_t nprobes;
