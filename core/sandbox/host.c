@@ -192,6 +192,7 @@ static int open_steps(struct br_host *h, struct br_err *err)
     BR_CLEANUP_FD int init = br_reopen_here(h->cfg.init_fd, O_PATH, "bridle-init", err);
     if (init < 0)
         return init;
+    h->image.at = open(BR_STAGE_POINT, O_PATH | O_DIRECTORY | O_CLOEXEC); /* -1: no images */
     h->rootfs = br_rootfs_build(init, err);
     if (h->rootfs < 0)
         return h->rootfs;
@@ -243,6 +244,7 @@ void br_host_close(struct br_host **hp)
     br_idmap_close(&h->idmap);
     br_idmap_close(&h->lease_map);
     br_image_root_close(&h->image);
+    br_close(&h->image.at);
     br_close(&h->rootfs);
     br_close(&h->state_fd);
     br_mounts_free(&h->root_mounts);

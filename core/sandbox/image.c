@@ -28,7 +28,7 @@ bool br_image_force_loop;
 
 void br_image_root_init(struct br_image_root *r)
 {
-    *r = (struct br_image_root){.root = -1, .stage = -1, .mounted = ""};
+    *r = (struct br_image_root){.root = -1, .at = -1, .stage = -1, .mounted = ""};
 }
 
 void br_image_root_close(struct br_image_root *r)
@@ -141,13 +141,13 @@ static int join(int stage, struct br_err *err)
     return br_steal_fd(&m);
 }
 
-static int make_stage(struct br_err *err)
+static int make_stage(int at, struct br_err *err)
 {
     static const char *const dirs[] = {"top", "image", "root"};
     BR_CLEANUP_FD int stage = br_rootfs_tmpfs(err);
     if (stage < 0)
         return stage;
-    if (br_sys_move_mount(stage, "", AT_FDCWD, BR_ROOTFS_POINT, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+    if (br_sys_move_mount(stage, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
         return missing(err, "the root of an image could not be attached");
     for (unsigned i = 0; i < BR_ARRAY_LEN(dirs); i++)
         if (mkdirat(stage, dirs[i], 0755) < 0)
@@ -159,7 +159,7 @@ static int make_stage(struct br_err *err)
 static int build(struct br_image_root *r, int image, int init, struct br_err *err)
 {
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID};
-    r->stage = make_stage(err);
+    r->stage = make_stage(r->at, err);
     if (r->stage < 0)
         return r->stage;
     BR_CLEANUP_FD int top = br_open_beneath(r->stage, "top", O_RDONLY | O_DIRECTORY, 0);
@@ -217,7 +217,7 @@ int br_image_root_use(struct br_image_root *r, const char *id, int state_fd, boo
     if (k == 0)
         k = init < 0 ? init : make_root(r, file, tree, as_root, init, err);
     if (k == 0)
-        k = br_measure_root(&r->mounts, BR_ROOTFS_POINT "/root", true, err);
+        k = br_measure_root(&r->mounts, BR_STAGE_POINT "/root", true, err);
     if (k < 0) {
         br_image_root_close(r);
         return k;

@@ -12,6 +12,7 @@ struct br_image_root {
     char id[BR_IMAGE_ID_MAX]; /* "": none */
     int root;                 /* O_PATH, as of br_rootfs_build(); -1 */
     unsigned made;            /* how many roots this launcher has made */
+    int at;                   /* O_PATH of BR_STAGE_POINT, opened before /sys is covered; -1 */
     int stage;                /* the tmpfs that it is made of, still attached */
     enum br_image_how how;    /* of the last check */
     const char *mounted;      /* "erofs", "erofs-loop", "tree": how its files are reached */
@@ -19,6 +20,12 @@ struct br_image_root {
     struct br_mounts mounts; /* what is mounted in it, measured */
 };
 void br_image_root_init(struct br_image_root *r);
+
+/*
+ * Where the stage is attached: below the host's /sys, which no sandbox gets anything of, and beside
+ * BR_ROOTFS_POINT, not on it: a copy of that root must not hold this one.
+ */
+#define BR_STAGE_POINT "/sys/kernel"
 
 /*
  * Check the image in the store of `state_fd` and, if it is not the one that is there, make the root
