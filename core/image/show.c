@@ -73,6 +73,7 @@ int br_image_show_made(const struct br_image *img, bool existed, bool json)
         return flush();
     }
     printf("%s\n", img->id);
+    (void)fflush(stdout);
     fprintf(stderr, "bridle: image '%s'%s: %" PRIu64 " files, %" PRIu64 " bytes\n", img->name,
             existed ? " was there already" : "", img->entries, img->bytes);
     return flush();

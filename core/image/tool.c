@@ -188,12 +188,18 @@ static int count(void *ctx, struct br_walk_entry *e, struct br_err *err)
     return br_image_stop ? -BR_E_CANCELED : 0;
 }
 
-static bool over(const struct br_work *w, const struct usage *before)
+static int check_usage(const struct br_work *w, const struct usage *before, struct br_err *err)
 {
     struct usage now = {0, 0};
-    int r = br_walk(w->fd, true, count, &now, NULL);
-    return r == -BR_E_LIMIT_EXCEEDED || now.bytes > before->bytes + w->max_bytes + SLACK_BYTES ||
-           now.entries > before->entries + w->max_entries + SLACK_ENTRIES;
+    int r = br_walk(w->fd, true, count, &now, err);
+    if (r == -BR_E_LIMIT_EXCEEDED)
+        return br_err_wrap(err, "no image was made");
+    if (now.bytes <= before->bytes + w->max_bytes + SLACK_BYTES &&
+        now.entries <= before->entries + w->max_entries + SLACK_ENTRIES)
+        return 0;
+    return br_err_set(err, BR_E_LIMIT_EXCEEDED,
+                      "the image is larger than %llu bytes or %llu files; no image was made",
+                      (unsigned long long)w->max_bytes, (unsigned long long)w->max_entries);
 }
 
 /* What a program says on stderr: its end is kept. */
@@ -267,14 +273,15 @@ static void stop_child(const struct br_tool *t, pid_t pid, int pidfd)
 }
 
 /* Wait for its end. 0 or why it was killed. */
-static int watch(const struct br_work *w, int pidfd, struct talk *talk, const struct usage *before)
+static int watch(const struct br_work *w, int pidfd, struct talk *talk, const struct usage *before,
+                 struct br_err *err)
 {
     uint64_t next = br_now_us() + LOOK_MS * 1000u;
     for (;;) {
         struct pollfd p[2] = {{.fd = pidfd, .events = POLLIN}, {.fd = talk->fd, .events = POLLIN}};
         (void)poll(p, 2, LOOK_MS);
         if (br_image_stop)
-            return -BR_E_CANCELED;
+            return br_err_set(err, BR_E_CANCELED, "canceled; no image was made");
         if (talk->fd >= 0 && p[1].revents)
             listen_to(talk);
         if (p[0].revents)
@@ -282,8 +289,9 @@ static int watch(const struct br_work *w, int pidfd, struct talk *talk, const st
         if (br_now_us() < next)
             continue;
         uint64_t began = br_now_us();
-        if (over(w, before))
-            return -BR_E_LIMIT_EXCEEDED;
+        int r = check_usage(w, before, err);
+        if (r < 0)
+            return r;
         /* a large tree takes long to measure: not more than a fifth of the time */
         next = br_now_us() + LOOK_MS * 1000u + 4 * (br_now_us() - began);
     }
@@ -314,7 +322,7 @@ int br_tool_run(const struct br_work *w, const struct br_tool *t, struct br_err 
         return br_err_errno(err, BR_E_FAILED, "'%s' could not be started", t->argv[0]);
     }
     (void)setpgid(pid, pid); /* whoever is first */
-    r = watch(w, pidfd, &talk, &before);
+    r = watch(w, pidfd, &talk, &before, err);
     if (r < 0)
         stop_child(t, pid, pidfd);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
@@ -326,11 +334,7 @@ int br_tool_run(const struct br_work *w, const struct br_tool *t, struct br_err 
         if (talk.n == had)
             br_close(&talk.fd);
     }
-    if (r == -BR_E_CANCELED)
-        return br_err_set(err, BR_E_CANCELED, "canceled; no image was made");
     if (r < 0)
-        return br_err_set(err, BR_E_LIMIT_EXCEEDED,
-                          "the image is larger than %llu bytes or %llu files; no image was made",
-                          (unsigned long long)w->max_bytes, (unsigned long long)w->max_entries);
+        return r;
     return judge(t, status, &talk, err);
 }

@@ -22,8 +22,12 @@ struct level {
     size_t path_len; /* of the path up to and including this directory's '/' */
 };
 
+/* Whoever only looks begins above the image's files. */
+#define LENIENT_DEPTH_MAX (BR_IMAGE_DEPTH_MAX + 8u)
+
 struct walk {
-    struct level levels[BR_IMAGE_DEPTH_MAX];
+    struct level levels[LENIENT_DEPTH_MAX];
+    bool lenient;
     unsigned depth;
     char path[BR_PATH_MAX];
     dev_t dev;
@@ -87,7 +91,7 @@ static int read_names(struct level *l, struct br_err *err)
 static int enter(struct walk *w, int parent, const char *name, size_t path_len, struct br_err *err)
 {
     struct stat st;
-    if (w->depth == BR_IMAGE_DEPTH_MAX)
+    if (w->depth == (w->lenient ? LENIENT_DEPTH_MAX : BR_IMAGE_DEPTH_MAX))
         return br_err_set(err, BR_E_LIMIT_EXCEEDED,
                           "the image has more than %u directories within each other",
                           BR_IMAGE_DEPTH_MAX);
@@ -106,7 +110,7 @@ static int enter(struct walk *w, int parent, const char *name, size_t path_len, 
 }
 
 /* The next entry of the deepest level. */
-static int step(struct walk *w, bool lenient, br_walk_fn *fn, void *ctx, struct br_err *err)
+static int step(struct walk *w, br_walk_fn *fn, void *ctx, struct br_err *err)
 {
     struct level *l = &w->levels[w->depth - 1];
     const char *name = l->names[l->at++];
@@ -117,9 +121,9 @@ static int step(struct walk *w, bool lenient, br_walk_fn *fn, void *ctx, struct 
                           sizeof(w->path));
     memcpy(w->path + l->path_len, name, n + 1);
     if (fstatat(l->fd, name, &e.st, AT_SYMLINK_NOFOLLOW) < 0)
-        return lenient ? 0
-                       : br_err_errno(err, BR_E_INVALID_IMAGE, "'%.200s' of an image vanished",
-                                      w->path);
+        return w->lenient ? 0
+                          : br_err_errno(err, BR_E_INVALID_IMAGE, "'%.200s' of an image vanished",
+                                         w->path);
     bool dir = S_ISDIR(e.st.st_mode);
     int r = fn(ctx, &e, err);
     if (r < 0 || !dir)
@@ -127,7 +131,7 @@ static int step(struct walk *w, bool lenient, br_walk_fn *fn, void *ctx, struct 
     size_t path_len = l->path_len + n + 1;
     memcpy(w->path + path_len - 1, "/", 2);
     r = enter(w, l->fd, name, path_len, err);
-    if (r < 0 && lenient && r != -BR_E_LIMIT_EXCEEDED) {
+    if (r < 0 && w->lenient && r != -BR_E_LIMIT_EXCEEDED) {
         leave(w);
         return 0;
     }
@@ -139,13 +143,14 @@ int br_walk(int root, bool lenient, br_walk_fn *fn, void *ctx, struct br_err *er
     struct walk *w = calloc(1, sizeof(*w));
     if (!w)
         return br_err_set(err, BR_E_NOMEM, "no memory to read an image");
+    w->lenient = lenient;
     int r = enter(w, root, ".", 0, err);
     while (r == 0 && w->depth) {
         const struct level *l = &w->levels[w->depth - 1];
         if (l->at == l->n)
             leave(w);
         else
-            r = step(w, lenient, fn, ctx, err);
+            r = step(w, fn, ctx, err);
     }
     while (w->depth)
         leave(w);

@@ -1,0 +1,728 @@
+/*
+ * Imports by the program, as root and as an ordinary user: every kind of source, hostile archives
+ * (made by test_archives.py), limits, hostile and missing child programs, signals, and what is left
+ * behind. Outside of the store lies a directory, the victim, which careless unpacking would change.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "image/image_priv.h"
+
+#define USER (62000u + (unsigned)getpid() % 900u)
+#define SAID_MAX 16384
+
+struct world {
+    uid_t uid;
+    char dir[64], victim[96], archive[96];
+    const char *tools;   /* BRIDLE_TEST_TOOLS */
+    char said[SAID_MAX]; /* stdout and stderr of the last program */
+    int exit;
+};
+
+static void need_root(void)
+{
+    if (geteuid() != 0) {
+        print_message("needs root: it plays root and an ordinary user in turn\n");
+        skip();
+    }
+}
+
+static void become(uid_t uid)
+{
+    if (uid && (setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0))
+        _exit(70);
+}
+
+static pid_t spawn(const struct world *w, uid_t uid, const char *const *argv, int out)
+{
+    char state[128], tools[256], path[128];
+    const char *env[5] = {path, state};
+    unsigned n = 2;
+    snprintf(path, sizeof(path), "PATH=/usr/sbin:/usr/bin:/sbin:/bin");
+    snprintf(state, sizeof(state), "BRIDLE_STATE_DIR=%s/state", w->dir);
+    snprintf(tools, sizeof(tools), "BRIDLE_TEST_TOOLS=%s", w->tools ? w->tools : "");
+    if (w->tools)
+        env[n++] = tools;
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)dup2(out, 1);
+        (void)dup2(out, 2);
+        become(uid);
+        execvpe(argv[0], (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)env);
+        _exit(71);
+    }
+    assert_true(pid > 0);
+    return pid;
+}
+
+static void finish(struct world *w, pid_t pid, int in)
+{
+    size_t at = 0;
+    int status = -1;
+    for (ssize_t n; (n = read(in, w->said + at, sizeof(w->said) - 1 - at)) > 0;)
+        at += (size_t)n;
+    w->said[at] = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    w->exit = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void run(struct world *w, uid_t uid, const char *const *argv)
+{
+    int p[2];
+    assert_int_equal(pipe2(p, O_CLOEXEC), 0);
+    pid_t pid = spawn(w, uid, argv, p[1]);
+    close(p[1]);
+    finish(w, pid, p[0]);
+    close(p[0]);
+}
+
+static void shell(struct world *w, uid_t uid, const char *fmt, ...) BR_PRINTF(3, 4);
+static void shell(struct world *w, uid_t uid, const char *fmt, ...)
+{
+    char script[4096];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(script, sizeof(script), fmt, ap);
+    va_end(ap);
+    run(w, uid, (const char *[]){"/bin/sh", "-ec", script, NULL});
+    if (w->exit)
+        fail_msg("failed: %s: %s", script, w->said);
+}
+
+static const char *program(void)
+{
+    static char path[512];
+    snprintf(path, sizeof(path), "%s/../tests/image/bridle-image", getenv("BRIDLE_BIN"));
+    return path;
+}
+
+/* bridle-image with words that hold no space. */
+static void image(struct world *w, const char *fmt, ...) BR_PRINTF(2, 3);
+static void image(struct world *w, const char *fmt, ...)
+{
+    char words[2048];
+    const char *argv[32] = {program()};
+    unsigned n = 1;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(words, sizeof(words), fmt, ap);
+    va_end(ap);
+    for (char *at = strtok(words, " "); at && n < 31; at = strtok(NULL, " "))
+        argv[n++] = at;
+    run(w, w->uid, argv);
+}
+
+static void make_world(struct world *w, uid_t uid)
+{
+    memset(w, 0, sizeof(*w));
+    w->uid = uid;
+    snprintf(w->dir, sizeof(w->dir), "/var/tmp/bridle-image-XXXXXX");
+    assert_non_null(mkdtemp(w->dir));
+    snprintf(w->victim, sizeof(w->victim), "%s/victim", w->dir);
+    snprintf(w->archive, sizeof(w->archive), "%s/archive.tar", w->dir);
+    shell(w, 0, "chown %u:%u %s; chmod 755 %s", uid, uid, w->dir, w->dir);
+    shell(w, uid, "mkdir %s %s/work; echo untouched >%s/file", w->victim, w->dir, w->victim);
+}
+
+static void end_world(struct world *w)
+{
+    char cmd[128];
+    snprintf(cmd, sizeof(cmd), "rm -rf %s", w->dir);
+    assert_int_equal(system(cmd), 0); /* NOLINT(cert-env33-c) */
+}
+
+static void craft(struct world *w, const char *kind)
+{
+    shell(w, w->uid, "python3 %s/core/image/test_archives.py %s %s %s", getenv("BRIDLE_SOURCE"),
+          kind, w->archive, w->victim);
+}
+
+static bool victim_untouched(const struct world *w)
+{
+    char text[64] = "", path[128];
+    unsigned n = 0;
+    snprintf(path, sizeof(path), "%s/file", w->victim);
+    BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    DIR *d = opendir(w->victim);
+    if (!d)
+        return false;
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n == 3 && fd >= 0 && read(fd, text, sizeof(text) - 1) == 10 && fstat(fd, &st) == 0 &&
+           st.st_nlink == 1 && strcmp(text, "untouched\n") == 0;
+}
+
+/* Entries of the store that begin with `prefix`. */
+static unsigned entries(const struct world *w, const char *prefix)
+{
+    char path[128];
+    unsigned n = 0;
+    snprintf(path, sizeof(path), "%s/state/images", w->dir);
+    DIR *d = opendir(path);
+    for (struct dirent *e; d && (e = readdir(d));)
+        n += e->d_name[0] != '.' && strcmp(e->d_name, "names") != 0 &&
+             strncmp(e->d_name, prefix, strlen(prefix)) == 0;
+    if (d)
+        closedir(d);
+    return n;
+}
+
+static void refused(struct world *w, int code, const char *text)
+{
+    if (w->exit != code || !strstr(w->said, text))
+        fail_msg("want %d '%s', got %d: %s", code, text, w->exit, w->said);
+    assert_int_equal(entries(w, ""), 0);
+    assert_true(victim_untouched(w));
+}
+
+static void accepted(struct world *w, char id[BR_IMAGE_ID_MAX])
+{
+    if (w->exit != 0 || strncmp(w->said, "sha256:", 7) != 0)
+        fail_msg("it was refused: %d: %s", w->exit, w->said);
+    assert_int_equal(entries(w, "tmp."), 0);
+    assert_true(victim_untouched(w));
+    snprintf(id, BR_IMAGE_ID_MAX, "%.71s", w->said);
+}
+
+/* The files of an image, unpacked to work/out. */
+static void extract(struct world *w, const char *id)
+{
+    shell(w, 0, "cd %s; rm -rf work/out; fsck.erofs --extract=work/out state/images/%s.erofs",
+          w->dir, id + 7);
+}
+
+/* ---- sources ---- */
+
+static void check_sources(uid_t uid, char first[BR_IMAGE_ID_MAX])
+{
+    static const char *const sources[] = {"archive.tar", "t.tar.gz",  "t.tar.xz", "t.tar.zst",
+                                          "t.tar.bz2",   "shuffled",  "tree",     "layout",
+                                          "oci.tar",     "docker.tar"};
+    struct world w;
+    char id[BR_IMAGE_ID_MAX];
+    make_world(&w, uid);
+    craft(&w, "shuffled");
+    shell(&w, uid, "mv %s %s/shuffled", w.archive, w.dir);
+    craft(&w, "plain");
+    shell(&w, uid,
+          "cd %s; for z in gzip:gz xz:xz zstd:zst bzip2:bz2; do ${z%%:*} -c archive.tar "
+          ">t.tar.${z#*:}; done; mkdir tree; tar -C tree -xf archive.tar; umoci init --layout "
+          "layout; umoci new --image layout:latest; umoci raw add-layer --image layout:latest "
+          "archive.tar; tar -C layout -cf oci.tar .; skopeo --insecure-policy --tmpdir=. copy "
+          "oci:layout:latest docker-archive:docker.tar:test:latest",
+          w.dir);
+    for (unsigned i = 0; i < BR_ARRAY_LEN(sources); i++) {
+        image(&w, "import --name=n%u -- %s/%s", i, w.dir, sources[i]);
+        accepted(&w, id);
+        if (!first[0])
+            memcpy(first, id, BR_IMAGE_ID_MAX);
+        if (strcmp(id, first) != 0)
+            fail_msg("%s: %s, not %s", sources[i], id, first);
+    }
+    assert_int_equal(entries(&w, ""), uid ? 3 : 2);
+    extract(&w, id);
+    shell(&w, uid, "cd %s; diff -r --no-dereference tree work/out", w.dir);
+    if (uid)
+        shell(&w, uid, "cd %s; diff -r --no-dereference tree state/images/%s.tree", w.dir, id + 7);
+    end_world(&w);
+}
+
+/* The same files are the same image, whatever they come in and whoever imports them. */
+static void test_sources(void **state)
+{
+    char id[BR_IMAGE_ID_MAX] = "";
+    (void)state;
+    need_root();
+    check_sources(0, id);
+    check_sources(USER, id);
+}
+
+/* ---- hostile archives ---- */
+
+static void check_hostile(uid_t uid)
+{
+    static const struct {
+        const char *kind;
+        bool control;     /* tar -P falls for it */
+        const char *said; /* NULL: accepted, with everything inside of the image */
+    } rows[] = {
+        {"absolute", true, NULL},
+        {"dotdot", true, NULL},
+        {"symlink-absolute", true, NULL},
+        {"symlink-relative", true, NULL},
+        {"symlink-chain", true, NULL},
+        {"symlink-file", false, NULL},
+        {"hardlink", true, "'umoci' refused it"},
+        {"hardlink-symlink", true, "'umoci' refused it"},
+        {"whiteout-up", false, "'umoci' refused it"},
+        {"whiteout-top", false, "refused it"},
+        {"whiteout-self", false, "refused it"},
+        {"whiteout-symlink", false, NULL},
+        {"huge-header", false, "refused it"},
+        {"garbage", false, "refused it"},
+        {"empty", false, "there are no files in it"},
+    };
+    char id[BR_IMAGE_ID_MAX];
+    for (unsigned i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        struct world w;
+        make_world(&w, uid);
+        craft(&w, rows[i].kind);
+        image(&w, "import --name=x -- %s", w.archive);
+        if (rows[i].said)
+            refused(&w, 5, rows[i].said);
+        else
+            accepted(&w, id);
+        if (rows[i].control) {
+            run(&w, uid, (const char *[]){"tar", "-P", "-C", w.victim, "-xf", w.archive, NULL});
+            if (victim_untouched(&w))
+                fail_msg("%s: the control proves nothing", rows[i].kind);
+        }
+        end_world(&w);
+    }
+}
+
+static void test_hostile(void **state)
+{
+    (void)state;
+    need_root();
+    check_hostile(0);
+    check_hostile(USER);
+}
+
+static void check_special(uid_t uid)
+{
+    struct world w;
+    char id[BR_IMAGE_ID_MAX];
+    make_world(&w, uid);
+    craft(&w, "special");
+    image(&w, "import --name=x -- %s", w.archive);
+    accepted(&w, id);
+    extract(&w, id);
+    shell(&w, 0,
+          "cd %s/work/out; test -z \"$(find . ! -type f ! -type d ! -type l -o -perm /7000)\"; "
+          "test ! -e dev; test ! -e proc; test ! -e tmp; test ! -s d/null; test -f d/locked/in; "
+          "test \"$(stat -c %%a d/setuid d/setgid d/closed d/sticky d/locked | tr '\\n' ' ')\" = "
+          "'755 755 400 777 700 '",
+          w.dir);
+    /* no attributes: what mkfs.erofs would keep is not even there in an unpacked copy */
+    if (uid)
+        shell(&w, 0,
+              "test -z \"$(cd %s/state/images/*.tree; python3 -c \"import os\n"
+              "print(os.listxattr('d/caps') or '')\")\"",
+              w.dir);
+    end_world(&w);
+    make_world(&w, uid);
+    craft(&w, "duplicates");
+    image(&w, "import --name=x -- %s", w.archive);
+    accepted(&w, id);
+    extract(&w, id);
+    shell(&w, uid, "cd %s/work/out; test $(cat twice) = second; test $(cat now-a-file) = file",
+          w.dir);
+    craft(&w, "names");
+    image(&w, "import --name=x -- %s", w.archive);
+    accepted(&w, id);
+    end_world(&w);
+}
+
+static void test_special(void **state)
+{
+    (void)state;
+    need_root();
+    check_special(0);
+    check_special(USER);
+}
+
+static void test_limits(void **state)
+{
+    struct world w;
+    char id[BR_IMAGE_ID_MAX];
+    (void)state;
+    need_root();
+    make_world(&w, USER);
+    craft(&w, "bytes");
+    image(&w, "import --name=x --max-bytes=999 -- %s", w.archive);
+    refused(&w, 7, "larger than 999 bytes");
+    image(&w, "import --name=x --max-files=4 -- %s", w.archive);
+    refused(&w, 7, "or 4 files");
+    image(&w, "import --name=x --max-bytes=1000 --max-files=5 -- %s", w.archive);
+    accepted(&w, id);
+    end_world(&w);
+    make_world(&w, USER);
+    craft(&w, "deep");
+    image(&w, "import --name=x -- %s", w.archive);
+    refused(&w, 7, "128 directories within each other");
+    craft(&w, "deep-enough");
+    image(&w, "import --name=x -- %s", w.archive);
+    accepted(&w, id);
+    end_world(&w);
+    make_world(&w, USER);
+    craft(&w, "bomb");
+    image(&w, "import --name=x --max-bytes=1000000 -- %s", w.archive);
+    refused(&w, 7, "no image was made");
+    craft(&w, "sparse");
+    image(&w, "import --name=x --max-bytes=1000000 -- %s", w.archive);
+    refused(&w, 7, "no image was made");
+    end_world(&w);
+}
+
+/* ---- child programs ---- */
+
+/* A directory of programs of which one is replaced by a script. */
+static void replace_tool(struct world *w, const char *tool, const char *script)
+{
+    static char dirs[160];
+    shell(w, w->uid,
+          "mkdir -p %s/tools; cat >%s/tools/%s <<'END'\n#!/bin/sh\n%s\nEND\nchmod +x "
+          "%s/tools/%s",
+          w->dir, w->dir, tool, script, w->dir, tool);
+    /* where a confined program may be read */
+    shell(w, 0, "mkdir -p /usr/local/lib/%s; cp %s/tools/* /usr/local/lib/%s/", w->dir + 9, w->dir,
+          w->dir + 9);
+    snprintf(dirs, sizeof(dirs), "/usr/local/lib/%s:/usr/bin:/bin:/usr/sbin:/sbin", w->dir + 9);
+    w->tools = dirs;
+}
+
+static void restore_tools(struct world *w)
+{
+    shell(w, 0, "rm -r /usr/local/lib/%s", w->dir + 9);
+    w->tools = NULL;
+}
+
+static void test_missing(void **state)
+{
+    static const struct {
+        const char *without, *package, *kind;
+    } rows[] = {{"umoci", "umoci", "plain"},
+                {"mkfs.erofs", "erofs-utils", "plain"},
+                {"gzip", "gzip", "bomb"}};
+    struct world w;
+    char id[BR_IMAGE_ID_MAX], want[64], dirs[128];
+    (void)state;
+    need_root();
+    make_world(&w, 0);
+    for (unsigned i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        craft(&w, rows[i].kind);
+        shell(&w, 0,
+              "cd %s; rm -rf some; mkdir some; for t in tar gzip umoci skopeo mkfs.erofs; do "
+              "ln -s $(command -v $t) some/$t; done; rm some/%s",
+              w.dir, rows[i].without);
+        snprintf(dirs, sizeof(dirs), "%s/some", w.dir);
+        w.tools = dirs;
+        image(&w, "import --name=x -- %s", w.archive);
+        snprintf(want, sizeof(want), "apt-get install %s", rows[i].package);
+        refused(&w, 6, want);
+    }
+    craft(&w, "plain");
+    w.tools = NULL;
+    image(&w, "import --name=x -- %s", w.archive);
+    accepted(&w, id);
+    end_world(&w);
+}
+
+/* A program that an archive has taken over does what it can. */
+static void check_confined(uid_t uid)
+{
+    struct world w;
+    char script[1024];
+    make_world(&w, uid);
+    craft(&w, "plain");
+    shell(&w, 0, "echo secret >%s/secret; chmod 644 %s/secret", w.dir, w.dir);
+    snprintf(script, sizeof(script),
+             "exec 2>/dev/null\necho x >%s/made\necho x >%s/file\nmkdir %s/dir\nrm -f %s/file\n"
+             "ln -s x %s/link\nmv %s/file here\nln %s/file here2\nchmod 700 %s/../secret\n"
+             "mknod disk b 8 0\nmknod null c 1 3\n"
+             "cat %s/secret >got && echo SECRET-READ >>got\nexit 3",
+             w.victim, w.victim, w.victim, w.victim, w.victim, w.victim, w.victim, w.victim, w.dir);
+    replace_tool(&w, "umoci", script);
+    image(&w, "import --name=x -- %s", w.archive);
+    refused(&w, 5, "'umoci' refused it");
+    /* the control: the same script, not confined */
+    shell(&w, uid, "cd %s/work; sh %s/tools/umoci || true; grep -q SECRET-READ got", w.dir, w.dir);
+    assert_false(victim_untouched(&w));
+    restore_tools(&w);
+    end_world(&w);
+}
+
+static void test_confined(void **state)
+{
+    (void)state;
+    need_root();
+    check_confined(0);
+    check_confined(USER);
+}
+
+/* Files that it writes without end are noticed while it writes. */
+static void test_flood(void **state)
+{
+    struct world w;
+    (void)state;
+    need_root();
+    make_world(&w, USER);
+    craft(&w, "plain");
+    replace_tool(&w, "umoci", "i=0; while :; do i=$((i+1)); echo >f$i; done");
+    image(&w, "import --name=x --max-files=100 -- %s", w.archive);
+    refused(&w, 7, "no image was made");
+    replace_tool(&w, "umoci",
+                 "i=0; while :; do i=$((i+1)); cat /usr/bin/umoci >f$i || exit 1; done");
+    image(&w, "import --name=x --max-bytes=1000000 -- %s", w.archive);
+    refused(&w, 7, "no image was made");
+    restore_tools(&w);
+    end_world(&w);
+}
+
+/* An import that hangs in a child program; returns when the child runs. */
+static pid_t start_hanging(struct world *w)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    const char *argv[] = {program(), "import", "--name=hang", "--", w->archive, NULL};
+    replace_tool(w, "umoci", "echo $$ >pid.new; mv pid.new pid; exec sleep 1000");
+    pid_t pid = spawn(w, w->uid, argv, null);
+    close(null);
+    for (int i = 0; i < 3000; i++) {
+        char path[160];
+        snprintf(path, sizeof(path), "ls %s/state/images/tmp.*/pid >/dev/null 2>&1", w->dir);
+        if (system(path) == 0) /* NOLINT(cert-env33-c) */
+            return pid;
+        usleep(10000);
+    }
+    fail_msg("it does not run");
+    return -1;
+}
+
+static int child_of(struct world *w)
+{
+    shell(w, 0, "cat %s/state/images/tmp.*/pid", w->dir);
+    return atoi(w->said);
+}
+
+static void wait_gone(int pid)
+{
+    for (int i = 0; i < 3000 && kill(pid, 0) == 0; i++)
+        usleep(10000);
+    assert_int_equal(kill(pid, 0), -1);
+}
+
+static void check_signal(int sig)
+{
+    struct world w;
+    int status = 0;
+    make_world(&w, USER);
+    craft(&w, "plain");
+    pid_t pid = start_hanging(&w);
+    int child = child_of(&w);
+    assert_int_equal(kill(pid, sig), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    wait_gone(child);
+    if (sig == SIGKILL) {
+        char id[BR_IMAGE_ID_MAX];
+        assert_true(WIFSIGNALED(status));
+        assert_int_equal(entries(&w, "tmp."), 1); /* nobody could remove it */
+        shell(&w, USER, "cd %s/state/images; touch %064d.erofs new_123; mkdir %064d.tree", w.dir, 1,
+              2);
+        restore_tools(&w);
+        image(&w, "import --name=x -- %s", w.archive); /* the next one does */
+        accepted(&w, id);
+        assert_int_equal(entries(&w, ""), 3);
+    } else {
+        assert_int_equal(status, 1 << 8);
+        assert_int_equal(entries(&w, ""), 0);
+        restore_tools(&w);
+    }
+    assert_true(victim_untouched(&w));
+    end_world(&w);
+}
+
+static void test_signals(void **state)
+{
+    (void)state;
+    need_root();
+    check_signal(SIGINT);
+    check_signal(SIGTERM);
+    check_signal(SIGHUP);
+    check_signal(SIGKILL);
+}
+
+/* One that is at work is left alone. */
+static void test_side_by_side(void **state)
+{
+    struct world w;
+    char id[BR_IMAGE_ID_MAX];
+    int status = 0;
+    (void)state;
+    need_root();
+    make_world(&w, USER);
+    craft(&w, "plain");
+    pid_t pid = start_hanging(&w);
+    int child = child_of(&w);
+    w.tools = NULL;
+    image(&w, "import --name=x -- %s", w.archive);
+    assert_int_equal(w.exit, 0);
+    snprintf(id, sizeof(id), "%.71s", w.said);
+    assert_int_equal(entries(&w, "tmp."), 1);
+    assert_int_equal(kill(child, 0), 0);
+    assert_int_equal(kill(pid, SIGTERM), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(entries(&w, "tmp."), 0);
+    image(&w, "verify --json %s", id);
+    assert_int_equal(w.exit, 0);
+    restore_tools(&w);
+    end_world(&w);
+}
+
+/* ---- the other verbs ---- */
+
+static void test_verbs(void **state)
+{
+    struct world w;
+    char a[BR_IMAGE_ID_MAX], b[BR_IMAGE_ID_MAX];
+    (void)state;
+    need_root();
+    make_world(&w, USER);
+    image(&w, "list");
+    assert_int_equal(w.exit, 0);
+    assert_int_equal(access(w.victim, F_OK), 0);
+    craft(&w, "plain");
+    image(&w, "import --name=one -- %s", w.archive);
+    accepted(&w, a);
+    craft(&w, "bytes");
+    image(&w, "import --name=two --json -- %s", w.archive);
+    assert_int_equal(w.exit, 0);
+    assert_non_null(strstr(w.said, "\"bytes\":1000,\"entries\":5,"));
+    image(&w, "import --name=three -- %s", w.archive);
+    accepted(&w, b);
+    image(&w, "show --json %.15s", b + 7);
+    assert_non_null(strstr(w.said, "\"names\":[\"three\",\"two\"]"));
+    assert_non_null(strstr(w.said, b));
+    image(&w, "list --json");
+    assert_non_null(strstr(w.said, a));
+    assert_non_null(strstr(w.said, b));
+    image(&w, "show nothing");
+    assert_int_equal(w.exit, 3);
+    image(&w, "verify");
+    assert_int_equal(w.exit, 0);
+    shell(&w, 0, "cd %s/state/images; printf X | dd of=%s.erofs bs=1 seek=4500 conv=notrunc", w.dir,
+          b + 7);
+    image(&w, "verify two");
+    assert_int_equal(w.exit, 5);
+    image(&w, "verify --json");
+    assert_int_equal(w.exit, 5);
+    assert_non_null(strstr(w.said, "\"code\":\"INVALID_IMAGE\""));
+    /* importing it again puts it right */
+    image(&w, "import --name=two -- %s", w.archive);
+    accepted(&w, b);
+    image(&w, "verify");
+    assert_int_equal(w.exit, 0);
+    /* a name is moved; an image goes with its last name */
+    image(&w, "remove two");
+    assert_int_equal(w.exit, 0);
+    image(&w, "show three");
+    assert_int_equal(w.exit, 0);
+    image(&w, "remove three");
+    image(&w, "show %s", b);
+    assert_int_equal(w.exit, 3);
+    image(&w, "remove %s", a);
+    assert_int_equal(w.exit, 0);
+    assert_int_equal(entries(&w, ""), 0);
+    image(&w, "show one");
+    assert_int_equal(w.exit, 3);
+    shell(&w, 0, "chmod 755 %s/state", w.dir);
+    image(&w, "list");
+    assert_int_equal(w.exit, 8);
+    end_world(&w);
+}
+
+static void test_usage(void **state)
+{
+    static const char *const wrong[] = {
+        "",
+        "nothing",
+        "import",
+        "import a b",
+        "import --name=host -- x",
+        "import --name=../x -- x",
+        "import --name=-x -- x",
+        "import --name=" /* 64 */
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa -- x",
+        "import --format=zip -- x",
+        "import --max-bytes=0 -- x",
+        "import --max-bytes=68719476737 -- x",
+        "import --max-files=2000001 -- x",
+        "import --unknown -- x",
+        "build",
+        "build -- -x",
+        "build -- a,b",
+        "build -- x;y",
+        "build --suite=-x -- base-files",
+        "build --mirror=--x -- base-files",
+        "list x",
+        "show host",
+        "verify a b",
+        "remove",
+    };
+    struct world w;
+    (void)state;
+    need_root();
+    make_world(&w, USER);
+    for (unsigned i = 0; i < BR_ARRAY_LEN(wrong); i++) {
+        image(&w, "%s", wrong[i]);
+        if (w.exit != 2)
+            fail_msg("'%s': %d %s", wrong[i], w.exit, w.said);
+    }
+    image(&w, "import --max-bytes=68719476736 --max-files=2000000 -- %s/missing", w.dir);
+    assert_int_equal(w.exit, 3);
+    image(&w, "import --name="
+              "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa -- /dev/null");
+    assert_int_equal(w.exit, 5);
+    assert_int_equal(entries(&w, ""), 0);
+    end_world(&w);
+}
+
+/* From the mirror that this machine's apt uses. */
+static void test_build(void **state)
+{
+    struct world w;
+    char id[BR_IMAGE_ID_MAX];
+    (void)state;
+    need_root();
+    make_world(&w, 0);
+    shell(&w, 0, ". /etc/os-release; echo $VERSION_CODENAME");
+    w.said[strcspn(w.said, "\n")] = 0;
+    char suite[32];
+    snprintf(suite, sizeof(suite), "%.31s", w.said);
+    image(&w, "build --name=tiny --suite=%s --unpack-only -- busybox-static", suite);
+    accepted(&w, id);
+    extract(&w, id);
+    shell(&w, 0, "cd %s/work/out; find . -name busybox -type f -perm 755 | grep -q busybox", w.dir);
+    image(&w, "show --json tiny");
+    assert_non_null(strstr(w.said, "\"format\":\"packages\""));
+    image(&w, "build --name=none --suite=%s --unpack-only -- no-such-package-anywhere", suite);
+    assert_int_equal(w.exit, 1);
+    assert_int_equal(entries(&w, "tmp."), 0);
+    end_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sources), cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_special), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_missing), cmocka_unit_test(test_confined),
+        cmocka_unit_test(test_flood),   cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_verbs),   cmocka_unit_test(test_side_by_side),
+        cmocka_unit_test(test_usage),   cmocka_unit_test(test_build),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
