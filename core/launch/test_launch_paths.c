@@ -697,6 +697,24 @@ static void test_dev(void **state)
     rig_close(&r);
 }
 
+/* A host on which /dev/null is something else. */
+static void test_dev_is_not_what_it_seems(void **state)
+{
+    struct rig r;
+    (void)state;
+    rig_need_root();
+    rig_make(&r, 0);
+    assert_int_equal(mount("/dev/zero", "/dev/full", NULL, MS_BIND, NULL), 0);
+    rig_start(&r);
+    bool started = rig_launch_at(&r, -1);
+    assert_int_equal(umount("/dev/full"), 0);
+    assert_false(started);
+    assert_int_equal(r.code, BR_E_REQUIREMENT_MISSING);
+    assert_non_null(strstr(r.text, "'/dev/full' is not that device"));
+    assert_int_equal(rig_children(r.pid), 0);
+    rig_close(&r);
+}
+
 /* ---- Landlock ---- */
 
 /* A kernel without it: the profile that requires it is refused, with the one that does not. */
@@ -764,6 +782,7 @@ int main(void)
         cmocka_unit_test(test_no_workspace),
         cmocka_unit_test(test_proc),
         cmocka_unit_test(test_dev),
+        cmocka_unit_test(test_dev_is_not_what_it_seems),
         cmocka_unit_test(test_without_landlock),
         cmocka_unit_test(test_landlock_alone),
     };

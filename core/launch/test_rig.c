@@ -178,6 +178,14 @@ static void leave_host(void)
         mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0 ||
         mount(NULL, "/", NULL, MS_REC | MS_SHARED, NULL) < 0)
         _exit(70);
+    /* numbers of namespaces that are gone are given out again; these must last */
+    static const char *const kept[] = {"mnt", "uts", "net", "ipc"};
+    for (unsigned k = 0; k < BR_ARRAY_LEN(kept); k++) {
+        char path[64];
+        snprintf(path, sizeof(path), "/proc/self/ns/%s", kept[k]);
+        if (open(path, O_RDONLY) < 0) /* also after the exec */
+            _exit(70);
+    }
 }
 
 static void exec_launcher(const struct rig *r, int chan)

@@ -532,6 +532,39 @@ static void test_exec_passes_the_status_on(void **state)
 
 /* What a model says reaches neither the terminal as control characters nor, if it is a secret,
  * anything at all. */
+/* Without a manifest: a tree that cannot be granted exactly is left read-only, and the run goes on.
+ */
+static void test_defaults_leave_out(void **state)
+{
+    struct e2e t;
+    struct e2e_result r;
+    char from[192], to[192];
+    (void)state;
+    open_project(&t);
+    e2e_write(&t, "workspace/store/file", "kept\n");
+    e2e_write(&t, "workspace/linked/other", "x\n");
+    snprintf(from, sizeof(from), "%s/outside", t.dir);
+    e2e_write(&t, "outside", "canary\n");
+    snprintf(to, sizeof(to), "%s/linked/file", t.workspace);
+    assert_int_equal(link(from, to), 0);
+    e2e_write(&t, "scenario.json",
+              "{\"v\":1,\"name\":\"t\",\"turns\":[{\"when\":{\"assistant_messages\":0},"
+              "\"tool_calls\":["
+              "{\"name\":\"fs_write\",\"arguments\":{\"path\":\"src/new\",\"content\":\"x\"}},"
+              "{\"name\":\"fs_write\",\"arguments\":{\"path\":\"store/file\",\"content\":\"x\"}},"
+              "{\"name\":\"fs_write\",\"arguments\":{\"path\":\"linked/new\",\"content\":\"x\"}}]},"
+              "{\"text\":\"The end.\"}]}");
+    e2e_run(&t, &r, "bridle", "run", "--json", "-C", "workspace", "-p", "policy.lua", "--scenario",
+            "scenario.json", "go", NULL);
+    expect_status(&r, 0, NULL);
+    e2e_result_free(&r);
+    expect_file(&t, "workspace/src/new", "x");
+    expect_file(&t, "workspace/store/file", "x");
+    expect_file(&t, "workspace/linked/new", NULL);
+    expect_file(&t, "outside", "canary\n");
+    close_project(&t);
+}
+
 static void test_hostile_text(void **state)
 {
     (void)state;
@@ -720,6 +753,7 @@ int main(void)
         cmocka_unit_test(test_store_open_to_others),
         cmocka_unit_test(test_store_is_a_link),
         cmocka_unit_test(test_exec_passes_the_status_on),
+        cmocka_unit_test(test_defaults_leave_out),
         cmocka_unit_test(test_hostile_text),
         cmocka_unit_test(test_audit_disk_full),
         cmocka_unit_test(test_budget),
