@@ -769,6 +769,48 @@ static void test_landlock_alone(void **state)
     }
 }
 
+#define ABSTRACT                                                                                   \
+    "python3 -c 'import socket\ns=socket.socket(socket.AF_UNIX)\ns.connect(\"\\0%s\")\n"           \
+    "print(\"connected\")'"
+
+/* In the host's network namespace it is Landlock alone that keeps abstract sockets apart. */
+static void test_landlock_scopes(void **state)
+{
+    struct rig r;
+    char script[512], name[64];
+    struct sockaddr_un sa = {.sun_family = AF_UNIX};
+    (void)state;
+    rig_need_root();
+    int n = snprintf(name, sizeof(name), "bridle-test-%d", (int)getpid());
+    memcpy(sa.sun_path + 1, name, (size_t)n);
+    BR_CLEANUP_FD int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(s, (struct sockaddr *)&sa,
+                          (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)),
+                     0);
+    assert_int_equal(listen(s, 4), 0);
+    snprintf(script, sizeof(script), ABSTRACT, name);
+    for (int without = 0; without < 2; without++) {
+        rig_make(&r, 0);
+        r.weak = without ? "netns,landlock" : "netns";
+        rig_start(&r);
+        assert_true(rig_launch(&r));
+        const char *abi = strstr(r.receipt, "\"landlock\":");
+        assert_non_null(abi);
+        if (without || atoi(abi + strlen("\"landlock\":")) < 6)
+            must(&r, script);
+        else
+            must_not(&r, script, "Operation not permitted");
+        rig_exit(&r, 0);
+        rig_close(&r);
+    }
+    /* and in a sandbox that is not weakened */
+    rig_open(&r, 0);
+    assert_true(rig_launch(&r));
+    must_not(&r, script, "refused");
+    rig_exit(&r, 0);
+    rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -785,6 +827,7 @@ int main(void)
         cmocka_unit_test(test_dev_is_not_what_it_seems),
         cmocka_unit_test(test_without_landlock),
         cmocka_unit_test(test_landlock_alone),
+        cmocka_unit_test(test_landlock_scopes),
     };
     /* mounts of these tests reach the launcher, and nobody else */
     if (geteuid() == 0 &&
