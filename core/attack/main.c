@@ -32,14 +32,21 @@ static int usage(const char *why, const char *what)
     return 2;
 }
 
-static int choose_class(const char *name)
+/* "filesystem,proc" */
+static int choose_classes(const char *names)
 {
-    for (unsigned c = 0; c < CLASSES; c++)
-        if (strcmp(attack_class_names[c], name) == 0) {
-            wanted[c] = true;
-            return 0;
-        }
-    return -1;
+    while (*names) {
+        size_t n = strcspn(names, ",");
+        unsigned c = 0;
+        while (c < CLASSES &&
+               (strlen(attack_class_names[c]) != n || memcmp(attack_class_names[c], names, n) != 0))
+            c++;
+        if (c == CLASSES)
+            return -1;
+        wanted[c] = true;
+        names += n + (names[n] == ',');
+    }
+    return 0;
 }
 
 static int parse(int argc, char **argv)
@@ -57,7 +64,7 @@ static int parse(int argc, char **argv)
         } else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
             only = argv[++i];
         } else if (strcmp(argv[i], "--class") == 0 && i + 1 < argc) {
-            if (choose_class(argv[++i]) < 0)
+            if (choose_classes(argv[++i]) < 0)
                 return usage("there is no class", argv[i]);
             some = true;
         } else {
@@ -275,6 +282,8 @@ int main(int argc, char **argv)
     if (r)
         return r;
     unsigned n = select_rows(rows);
+    if (n == 0)
+        return usage("there is no attack", only ? only : "");
     if (list)
         return list_rows(rows, n);
     /* everything of ours that is left without a parent comes back to be reaped */

@@ -202,7 +202,7 @@ static void test_as_user(void **state)
 static void test_list_and_class(void **state)
 {
     static const char *const list[] = {"--list", "--json", NULL};
-    static const char *const class[] = {"--class", "broker", "--class", "terminal", NULL};
+    static const char *const class[] = {"--class", "broker,terminal", NULL};
     static const char *const none[] = {"--class", "nothing", NULL};
     static const char *const twice[] = {"--frobnicate", NULL};
     BR_CLEANUP_BUF struct br_buf a = BR_BUF_INIT(0), b = BR_BUF_INIT(0), c = BR_BUF_INIT(0),
@@ -280,12 +280,46 @@ static void test_no_switches(void **state)
     assert_true(contains("bridled", "bridle-launch"));
 }
 
+/* The threat model names attacks that exist, and every class of them. */
+static void test_threat_model(void **state)
+{
+    static const char *const list[] = {"--list", "--json", NULL};
+    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(0), out = BR_BUF_INIT(0);
+    char path[512], name[64], want[80];
+    unsigned named = 0;
+    (void)state;
+    snprintf(path, sizeof(path), "%s/docs/threat-model.md", getenv("BRIDLE_SOURCE"));
+    read_file(path, &text);
+    assert_int_equal(run(0, list, &out), 0);
+    const char *ids = br_buf_cstr(&out);
+    for (const char *p = br_buf_cstr(&text); (p = strchr(p, '`'));) {
+        const char *end = strchr(p + 1, '`');
+        assert_non_null(end);
+        int n = (int)(end - p - 1);
+        const char *dot = memchr(p + 1, '.', (size_t)n);
+        static const char *const prefix[] = {"fs",     "proc",   "ns",  "tty", "signal", "net",
+                                             "socket", "broker", "res", "arg", "hand"};
+        for (unsigned i = 0; dot && dot < end - 1 && i < BR_ARRAY_LEN(prefix); i++) {
+            if (strlen(prefix[i]) != (size_t)(dot - p - 1) ||
+                memcmp(prefix[i], p + 1, (size_t)(dot - p - 1)) != 0)
+                continue;
+            snprintf(name, sizeof(name), "%.*s", n, p + 1);
+            snprintf(want, sizeof(want), "\"id\":\"%s\"", name);
+            if (!strstr(ids, want))
+                fail_msg("the threat model names '%s', which is no attack", name);
+            named++;
+        }
+        p = end + 1;
+    }
+    assert_true(named > 90);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_as_root),        cmocka_unit_test(test_as_user),
         cmocka_unit_test(test_list_and_class), cmocka_unit_test(test_finds_breakouts),
-        cmocka_unit_test(test_no_switches),
+        cmocka_unit_test(test_no_switches),    cmocka_unit_test(test_threat_model),
     };
     return cmocka_run_group_tests(tests, copy_programs, remove_programs);
 }

@@ -84,7 +84,7 @@ int br_cli_flush(void);
 void br_cli_help(const struct br_cli_verb *verb);
 
 br_cli_verb_fn br_cli_run, br_cli_exec, br_cli_plan, br_cli_activate, br_cli_validate, br_cli_show,
-    br_cli_doctor, br_cli_demo, br_cli_bench, br_cli_image, br_cli_help_verb;
+    br_cli_doctor, br_cli_demo, br_cli_bench, br_cli_selftest, br_cli_image, br_cli_help_verb;
 
 /* ---- the operator's files (files.c) -------------------------------------------------------- */
 

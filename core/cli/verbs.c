@@ -209,6 +209,27 @@ const struct br_cli_verb br_cli_verbs[] = {
         .run = br_cli_demo,
     },
     {
+        .name = "selftest",
+        .synopsis = "--attack [options]",
+        .summary = "attack the sandbox of this machine and say what came of it",
+        .details =
+            "Starts 'bridle-selftest', which makes sandboxes of its own and tries each attack\n"
+            "that it knows against them, and then, as its control, against one without what\n"
+            "should have stopped it. Exits with 1 if one gets through, or if nothing can be\n"
+            "said of it.",
+        .opts = {{"attack", 0, NULL, "the test; there is one so far", BR_COMPLETE_NONE},
+                 {"class", 0, "CLASS[,CLASS]...",
+                  "only these: filesystem, proc, namespaces, terminal,\n"
+                  "signals, network, sockets, broker, resources,\n"
+                  "arguments, handover",
+                  BR_COMPLETE_NONE},
+                 {"only", 0, "ID", "only this attack", BR_COMPLETE_NONE},
+                 {"list", 0, NULL, "print the attacks; try none", BR_COMPLETE_NONE},
+                 {"verbose", 'v', NULL, "say of each what was seen", BR_COMPLETE_NONE},
+                 OPT_JSON("print everything as JSON")},
+        .run = br_cli_selftest,
+    },
+    {
         .name = "bench",
         .synopsis = "[options]",
         .summary = "measure launches, tool calls and decisions on this machine",

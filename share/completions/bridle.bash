@@ -7,7 +7,7 @@ _bridle_words() { mapfile -t COMPREPLY < <(compgen -W "$1" -- "$cur"); }
 _bridle() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
   local verb=${COMP_WORDS[1]}
-  local verbs="run exec plan activate validate show doctor image demo bench help"
+  local verbs="run exec plan activate validate show doctor image demo selftest bench help"
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
     _bridle_words "$verbs --help --version"
@@ -132,6 +132,18 @@ _bridle() {
         *)
           case $cur in
             -*) _bridle_words "--policy --keep --json --help" ;;
+            *) : ;;
+          esac
+          ;;
+      esac
+      ;;
+    selftest)
+      case $prev in
+        --class) : ;;
+        --only) : ;;
+        *)
+          case $cur in
+            -*) _bridle_words "--attack --class --only --list --verbose --json --help" ;;
             *) : ;;
           esac
           ;;
