@@ -53,6 +53,8 @@ static void put_leases(struct br_buf *out, const struct br_plan *plan)
         sep = ",";
     }
     br_buf_printf(out, "]");
+    if (plan->state[0]) /* kebab-case, as checked */
+        br_buf_printf(out, ",\"stateLease\":\"%s\"", plan->state);
 }
 
 static void put_sources(struct br_buf *out, const struct br_plan *plan)

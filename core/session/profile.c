@@ -121,7 +121,7 @@ static int read_limits(const json_t *o, struct br_limits *l, struct br_err *err)
 
 static int read_disks(const json_t *o, struct br_plan *plan, struct br_err *err)
 {
-    static const char *const keys[] = {"kind", "bytes", "inodes", NULL};
+    static const char *const keys[] = {"kind", "bytes", "inodes", "name", NULL};
     size_t known = 0;
     if (!json_is_object(o))
         return bad(err, "disks");
@@ -136,6 +136,15 @@ static int read_disks(const json_t *o, struct br_plan *plan, struct br_err *err)
             !get_u64(d, "inodes", INT64_MAX, &q->inodes))
             return bad(err, br_disk_names[i]);
         q->kind = (uint8_t)kind;
+        const json_t *name = json_object_get(d, "name");
+        if (!name)
+            continue;
+        /* br_plan_check() says what a name may be; only a state disk has one */
+        if (i != BR_DISK_STATE || !json_string_length(name) ||
+            json_string_length(name) >= sizeof(plan->state) ||
+            strlen(json_string_value(name)) != json_string_length(name))
+            return bad(err, "name of a disk");
+        strcpy(plan->state, json_string_value(name));
     }
     return known == json_object_size(o) ? 0 : bad(err, "disks");
 }

@@ -60,6 +60,21 @@ static char *changed(const char *from, const char *to)
     return text;
 }
 
+#define STATE(name) "\"state\":{\"name\":\"" name "\",\"kind\":\"ext4\""
+#define NAME_63 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa3"
+
+static void test_state_name(void **state)
+{
+    (void)state;
+    struct profile p;
+    struct br_err err = {.code = BR_OK};
+    BR_CLEANUP_FREE char *text = changed("\"scratch\":{\"kind\":\"tmpfs\"", STATE(NAME_63));
+    if (profile_read(text, strlen(text), &p, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_string_equal(p.plan.state, NAME_63);
+    assert_int_equal(p.plan.disks[BR_DISK_STATE].kind, BR_QUOTA_EXT4);
+}
+
 static void test_bad(void **state)
 {
     (void)state;
@@ -94,6 +109,11 @@ static void test_bad(void **state)
         {"\"kind\":\"tmpfs\"", "\"kind\":\"none\"", BR_E_INVALID_PROFILE},
         {"\"kind\":\"tmpfs\"", "\"kind\":\"tmpfs\",\"path\":\"/\"", BR_E_INVALID_PROFILE},
         {"\"scratch\"", "\"root\"", BR_E_INVALID_PROFILE},
+        {"\"kind\":\"tmpfs\"", "\"name\":\"notes\",\"kind\":\"ext4\"", BR_E_INVALID_PROFILE},
+        {"\"scratch\":{", "\"state\":{\"name\":\"notes\",", BR_E_INVALID_PROFILE},
+        {"\"scratch\":{\"kind\":\"tmpfs\"", STATE("../x"), BR_E_INVALID_PROFILE},
+        {"\"scratch\":{\"kind\":\"tmpfs\"", STATE(""), BR_E_INVALID_PROFILE},
+        {"\"scratch\":{\"kind\":\"tmpfs\"", STATE(NAME_63 "4"), BR_E_INVALID_PROFILE},
         {"\"inodes\":16", "\"inodes\":15", BR_E_LIMIT_EXCEEDED},
         {"{\"name\"", "[\"name\"", BR_E_INVALID_PROFILE},
     };
@@ -186,11 +206,9 @@ static void test_choice(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),
-        cmocka_unit_test(test_bad),
-        cmocka_unit_test(test_ceiling_is_inclusive),
-        cmocka_unit_test(test_offers),
-        cmocka_unit_test(test_image),
+        cmocka_unit_test(test_good),   cmocka_unit_test(test_state_name),
+        cmocka_unit_test(test_bad),    cmocka_unit_test(test_ceiling_is_inclusive),
+        cmocka_unit_test(test_offers), cmocka_unit_test(test_image),
         cmocka_unit_test(test_choice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,7 @@ local LIMITS = { memory_bytes = "required", pids = "required", cpu_percent = "re
   nofile = "required", fsize_bytes = "required", tmp_bytes = "required", tmp_inodes = "required",
   output_bytes = "required", exec_seconds = "required", wall_seconds = "required" }
 local DISKS = { workspace = "optional", state = "optional", scratch = "optional" }
-local DISK = { kind = "required", bytes = "required", inodes = "required" }
+local DISK = { kind = "required", bytes = "required", inodes = "required", name = "optional" }
 local RULE = { id = "required", effect = "required", actions = "required", match = "required",
   patterns = "required", reason = "optional" }
 local NOEXEC = { "tmp", "home", "workspace", "state", "scratch" }
@@ -74,10 +74,16 @@ local function check_disks(value, at)
   for _, name in ipairs(schema.keys(value)) do
     local here, disk = schema.join(at, name), value[name]
     schema.object(disk, here, DISK)
+    if disk.name ~= nil and (name ~= "state" or disk.kind ~= "ext4" or type(disk.name) ~= "string"
+      or not schema.is_kebab(disk.name) or #disk.name > 63) then
+      schema.fail(schema.join(here, "name"), ("'%s.name': only a 'state' disk of kind 'ext4' outlives a run,"
+        .. " under a kebab-case name of at most 63 characters"):format(here))
+    end
     out[name] = {
       kind = schema.word(disk.kind, schema.join(here, "kind"), { "tmpfs", "ext4" }),
       bytes = schema.integer(disk.bytes, schema.join(here, "bytes"), 1, INTEGER_MAX),
       inodes = schema.integer(disk.inodes, schema.join(here, "inodes"), 1, INTEGER_MAX),
+      name = disk.name,
     }
   end
   return out

@@ -69,7 +69,8 @@ describe("a profile", function()
       v.sandbox.noexec = { "tmp", "home" }
       v.sandbox.limits.pids = 7
       v.sandbox.image = "sha256:" .. ("a1"):rep(32)
-      v.sandbox.disks = { scratch = { kind = "tmpfs", bytes = 1 << 20, inodes = 16 } }
+      v.sandbox.disks = { scratch = { kind = "tmpfs", bytes = 1 << 20, inodes = 16 },
+        state = { kind = "ext4", bytes = 1 << 20, inodes = 16, name = "notes" } }
       v.offers = nil
     end))
     assert.equal("mine-v2", p.launch.name)
@@ -77,6 +78,7 @@ describe("a profile", function()
     assert.same({ "tmp", "home" }, { table.unpack(p.launch.noexec) })
     assert.equal(7, p.launch.limits.pids)
     assert.equal(16, p.launch.disks.scratch.inodes)
+    assert.equal("notes", p.launch.disks.state.name)
     assert.equal(0, #p.launch.offers)
   end)
 
@@ -107,6 +109,15 @@ describe("a profile", function()
     { "a disk of no kind", function(v)
       v.sandbox.disks = { state = { kind = "xfs", bytes = 1, inodes = 1 } }
     end, "'sandbox%.disks%.state%.kind'" },
+    { "a name for scratch", function(v)
+      v.sandbox.disks = { scratch = { kind = "ext4", bytes = 1, inodes = 1, name = "a" } }
+    end, "'sandbox%.disks%.scratch%.name': only a 'state' disk" },
+    { "a name for memory", function(v)
+      v.sandbox.disks = { state = { kind = "tmpfs", bytes = 1, inodes = 1, name = "a" } }
+    end, "'sandbox%.disks%.state%.name': only a 'state' disk" },
+    { "a name that is a path", function(v)
+      v.sandbox.disks = { state = { kind = "ext4", bytes = 1, inodes = 1, name = "../a" } }
+    end, "'sandbox%.disks%.state%.name': only a 'state' disk" },
     { "noexec twice", function(v) v.sandbox.noexec = { "tmp", "tmp" } end, "is there twice" },
     { "noexec elsewhere", function(v) v.sandbox.noexec = { "/tmp" } end, "'sandbox%.noexec%[1%]'" },
     { "no rules", function(v) v.rules = {} end, "'rules' needs at least 1 element" },
