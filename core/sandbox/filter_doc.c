@@ -12,7 +12,17 @@
 
 static const char *error_name(int e)
 {
-    return e == EPERM ? "EPERM" : e == ENOSYS ? "ENOSYS" : e == EAFNOSUPPORT ? "EAFNOSUPPORT" : "?";
+    static const struct {
+        int error;
+        const char *name;
+    } names[] = {{EPERM, "EPERM"},
+                 {ENOSYS, "ENOSYS"},
+                 {EAFNOSUPPORT, "EAFNOSUPPORT"},
+                 {EOPNOTSUPP, "EOPNOTSUPP"}};
+    for (unsigned i = 0; i < BR_ARRAY_LEN(names); i++)
+        if (names[i].error == e)
+            return names[i].name;
+    return "?"; /* which a test of the page finds */
 }
 
 /* "see above" and "see socket" are for readers of the table. */
