@@ -52,6 +52,7 @@ static const int at_least[BR_SYS_COUNT_] = {
     [BR_SYS_MKCGROUP] = 1,
     [BR_SYS_WRITECGROUP] = 3,
     [BR_SYS_KEYCTL] = 1,
+    [BR_SYS_AFFINITY] = -1, /* test_launch_limits.c */
     [BR_SYS_RMCGROUP] = -1,
     /* test_launch_limits.c */[BR_SYS_FORK] = -1, /* test_launch_pool.c */
     /* test_launch_lease.c */[BR_SYS_LOOP] = -1,

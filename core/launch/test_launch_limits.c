@@ -122,6 +122,83 @@ static void test_cpu_is_throttled(void **state)
     rig_close(&r);
 }
 
+/* What programs take for their limits: one CPU of the host's, and the cgroup's memory. */
+static void test_limits_are_seen(void **state)
+{
+    struct rig r;
+    const char *out;
+    (void)state;
+    rig_need_root();
+    rig_open(&r, 0);
+    r.plan.limits.cpu_percent = 50;
+    r.plan.limits.memory_bytes = 96 << 20;
+    assert_true(rig_launch(&r));
+    assert_non_null(strstr(r.receipt, "\"cpus\":1"));
+    assert_int_equal(
+        rig_sh(&r, "nproc; python3 -c 'import os; print(len(os.sched_getaffinity(0)))'", &out), 0);
+    assert_string_equal(out, "1\n1\n");
+    assert_int_equal(rig_sh(&r,
+                            "cd /sys/fs/cgroup; cat memory.max memory/memory.limit_in_bytes "
+                            "2>/dev/null",
+                            &out),
+                     1); /* one of the two */
+    assert_string_equal(out, "100663296\n");
+    /* and only seen */
+    assert_int_not_equal(rig_sh(&r,
+                                "cd /sys/fs/cgroup; echo 1000000000 > memory.max || "
+                                "echo 1000000000 > memory/memory.limit_in_bytes",
+                                &out),
+                         0);
+    assert_int_equal(rig_sh(&r,
+                            "cat /sys/fs/cgroup/memory/cgroup.procs /sys/fs/cgroup/cgroup.procs "
+                            "2>/dev/null | grep -c .",
+                            &out),
+                     0);
+    assert_true(atoi(out) < 8); /* nobody but its own */
+    if (rig_sh(&r, "command -v node", &out) == 0) {
+        assert_int_equal(rig_sh(&r,
+                                "node -p 'require(\"os\").cpus().length > 0 && "
+                                "process.constrainedMemory()'",
+                                &out),
+                         0);
+        assert_string_equal(out, "100663296\n");
+    }
+    rig_exit(&r, 0);
+    rig_close(&r);
+    /* a host that narrows nothing is noticed */
+    rig_make(&r, 0);
+    r.plan.limits.cpu_percent = 50;
+    r.fault = "AFFINITY:1:nothing";
+    rig_start(&r);
+    if (sysconf(_SC_NPROCESSORS_ONLN) > 1) {
+        assert_false(rig_launch_at(&r, -1));
+        assert_non_null(strstr(r.text, "it sees more CPUs than it may use"));
+    }
+    rig_close(&r);
+}
+
+/* Descriptors: N are open, the next one is not. */
+static void test_descriptors(void **state)
+{
+    struct rig r;
+    const char *out;
+    (void)state;
+    rig_need_root();
+    rig_open(&r, 0);
+    r.plan.limits.nofile = 64;
+    assert_true(rig_launch(&r));
+    assert_int_equal(rig_sh(&r,
+                            "python3 -c 'import os\nn=len(os.listdir(\"/proc/self/fd\"))-1\n"
+                            "try:\n while True: os.dup(0); n+=1\n"
+                            "except OSError as e: print(n, e.errno)'",
+                            &out),
+                     0);
+    assert_string_equal(out, "64 24\n"); /* EMFILE */
+    assert_int_not_equal(rig_sh(&r, "ulimit -n 65", &out), 0);
+    rig_exit(&r, 0);
+    rig_close(&r);
+}
+
 static bool ended(int pidfd, int ms)
 {
     struct pollfd p = {.fd = pidfd, .events = POLLIN};
@@ -250,7 +327,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_limits_as_root),   cmocka_unit_test(test_limits_as_user),
-        cmocka_unit_test(test_cpu_is_throttled), cmocka_unit_test(test_kill),
+        cmocka_unit_test(test_cpu_is_throttled), cmocka_unit_test(test_limits_are_seen),
+        cmocka_unit_test(test_descriptors),      cmocka_unit_test(test_kill),
         cmocka_unit_test(test_many_plans),       cmocka_unit_test(test_supervisor_gone),
         cmocka_unit_test(test_launcher_killed),  cmocka_unit_test(test_unverified),
     };

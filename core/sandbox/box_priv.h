@@ -96,8 +96,10 @@ struct br_host {
     unsigned boxes;      /* so far */
     bool fresh;          /* the launcher sits in net, ipc and uts namespaces for the next box */
     int rootfs;          /* O_PATH of the prepared root, of the image "host" */
-    struct br_mounts root_mounts;   /* what is mounted in it, measured */
-    unsigned own_filters;           /* system call filters that the launcher itself is under */
+    struct br_mounts root_mounts; /* what is mounted in it, measured */
+    unsigned own_filters;         /* system call filters that the launcher itself is under */
+    /* how a sandbox is shown its own limits; version 1 only if memory has a hierarchy of its own */
+    enum { BR_CG_VIEW_NONE, BR_CG_VIEW_V1, BR_CG_VIEW_V2 } cg_view;
     uint64_t masked;                /* which of what br_mask_path() names this kernel has */
     int state_fd;                   /* the state directory: images and leases; -1: none was given */
     struct br_image_root image;     /* the root of another image */
@@ -131,6 +133,7 @@ struct br_measured {
     bool groups;               /* it has supplementary ones */
     pid_t session;
     bool in_cgroup;
+    unsigned cpus; /* that it may run on; 0: more than can be told */
     char cwd[64];
     uint64_t rlimits[BR_RLIMITS];
     struct br_mounts mounts;

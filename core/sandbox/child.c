@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/securebits.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -145,6 +146,19 @@ static int mount_own(const struct br_limits *l, uint32_t flags, unsigned long mo
                                more | (flags & BR_PLAN_HOME_NOEXEC ? MS_NOEXEC : 0), err);
 }
 
+/* Its own limits, read-only, for programs that size their heaps by them. */
+static int mount_cgroup(const struct br_host *h, struct br_err *err)
+{
+    unsigned long flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
+    if (h->cg_view == BR_CG_VIEW_V1)
+        STEP(br_sys_mount("cgroup", "/" BR_ROOTFS_CGROUP "/memory", "cgroup", flags, "memory"),
+             "show the memory limit");
+    if (h->cg_view == BR_CG_VIEW_V2)
+        STEP(br_sys_mount("cgroup2", "/" BR_ROOTFS_CGROUP, "cgroup2", flags, NULL),
+             "show the limits");
+    return 0;
+}
+
 /*
  * As soon as there is an identity: what most plans ask for. *rules: of Landlock, or -1.
  *
@@ -156,7 +170,9 @@ static int settle(const struct br_host *h, const struct br_box_shared *s, int ct
 {
     char byte;
     STEP(br_sys_unshare(CLONE_NEWCGROUP), "cgroup namespace");
-    int r = become(h, err);
+    int r = mount_cgroup(h, err);
+    if (r == 0)
+        r = become(h, err);
     if (r == 0)
         r = mount_own(&s->expect.limits, s->expect.flags, 0, err);
     if (r < 0)
@@ -254,6 +270,25 @@ static int drop_capabilities(struct br_err *err)
     return 0;
 }
 
+/*
+ * Programs size their pools by the CPUs that they may run on; what bounds them is the cgroup. Which
+ * ones differs from one sandbox to the next.
+ */
+static int narrow_cpus(uint32_t percent, int seed, struct br_err *err)
+{
+    cpu_set_t have, some;
+    int want = (int)((percent + 99) / 100), n, skip;
+    if (sched_getaffinity(0, sizeof(have), &have) < 0 || (n = CPU_COUNT(&have)) <= want)
+        return 0; /* more CPUs than the mask can tell are not narrowed */
+    CPU_ZERO(&some);
+    skip = seed % n;
+    for (int i = 0; CPU_COUNT(&some) < want; i = (i + 1) % CPU_SETSIZE)
+        if (CPU_ISSET(i, &have) && skip-- <= 0)
+            CPU_SET(i, &some);
+    STEP(br_sys_setaffinity(&some, sizeof(some)), "the CPUs that it may use");
+    return 0;
+}
+
 static int set_limits(const struct br_limits *l, struct br_err *err)
 {
     if (br_weak(RLIMITS))
@@ -316,6 +351,8 @@ static int confine(const struct br_host *h, const struct br_box_shared *s, int r
     r = rules < 0 || s->flags & BR_PLAN_NO_LANDLOCK ? 0 : br_landlock_apply(rules, err);
     if (r == 0)
         r = set_limits(&s->limits, err);
+    if (r == 0)
+        r = narrow_cpus(s->limits.cpu_percent, s->pid, err);
     if (r < 0)
         return r;
     int on_death = 0;

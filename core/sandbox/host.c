@@ -78,6 +78,18 @@ static int has_left(struct br_host *h, const char *ns)
     return -1;
 }
 
+static void find_view(struct br_host *h)
+{
+    char text[4096] = "";
+    BR_CLEANUP_FD int fd = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
+    (void)!read(fd, text, sizeof(text) - 1);
+    for (unsigned i = 0; i < h->place.ndirs; i++)
+        if (h->place.dirs[i].ctls & 1u << BR_CG_MEMORY)
+            h->cg_view = h->place.dirs[i].v2         ? BR_CG_VIEW_V2
+                         : strstr(text, ":memory:/") ? BR_CG_VIEW_V1
+                                                     : BR_CG_VIEW_NONE;
+}
+
 /* Every /proc of a kernel has the same. */
 static void find_masked(struct br_host *h)
 {
@@ -176,6 +188,7 @@ static int open_steps(struct br_host *h, struct br_err *err)
     h->landlock_abi = br_landlock_abi();
     /* before the mount namespace: the root covers /sys */
     br_cg_find(&h->place, &env);
+    find_view(h);
     h->swept = br_cg_sweep(&h->place);
     br_facts_gather(&h->facts, h);
     if (h->uid != 0 && (r = own_user_namespace(h->uid, h->gid, err)) < 0)

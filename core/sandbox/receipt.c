@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,6 +213,8 @@ int br_measure_final(struct br_box *b, struct br_err *err)
     ssize_t n = r == 0 ? readlinkat(dir, "cwd", m->cwd, sizeof(m->cwd) - 1) : 0;
     m->cwd[n > 0 ? n : 0] = 0;
     m->session = getsid(b->pid);
+    cpu_set_t cpus;
+    m->cpus = sched_getaffinity(b->pid, sizeof(cpus), &cpus) == 0 ? (unsigned)CPU_COUNT(&cpus) : 0;
     if (r == 0)
         r = br_mounts_read(&m->mounts, who, err);
     if (r == 0)
@@ -276,6 +279,8 @@ static const char *check_rest(const struct br_box *b, const struct br_plan *plan
         return "it has no session of its own";
     if (strcmp(m->cwd, BR_BOX_WORKSPACE) != 0)
         return "it is not in its workspace";
+    if (m->cpus > (plan->limits.cpu_percent + 99) / 100)
+        return "it sees more CPUs than it may use";
     if (m->rlimits[BR_RLIMIT_CORE] != 0 ||
         m->rlimits[BR_RLIMIT_FSIZE] != plan->limits.fsize_bytes ||
         m->rlimits[BR_RLIMIT_NOFILE] != plan->limits.nofile)
@@ -343,6 +348,8 @@ static void put_limits(struct br_buf *out, const struct br_measured *m)
                   ",\"pids\":%" PRIu64 ",\"cpuPercent\":%" PRIu64,
                   m->limits.memory_bytes, m->limits.swap_total_bytes, m->limits.pids,
                   m->limits.cpu_percent);
+    if (m->cpus)
+        br_buf_printf(out, ",\"cpus\":%u", m->cpus);
     for (unsigned i = 0; i < BR_RLIMITS; i++)
         br_buf_printf(out, ",\"%s\":%" PRIu64, rlimits[i].name, m->rlimits[i]);
     br_buf_put_u8(out, '}');

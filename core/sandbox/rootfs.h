@@ -16,6 +16,7 @@
 /* What masks are made of (mask.c); relative to the root. */
 #define BR_ROOTFS_EMPTY_FILE ".bridle-empty"
 #define BR_ROOTFS_EMPTY_DIR ".bridle-void"
+#define BR_ROOTFS_CGROUP "sys/fs/cgroup"
 #define BR_ROOTFS_LOCKED ".bridle-locked"
 
 /*

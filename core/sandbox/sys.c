@@ -188,6 +188,11 @@ int br_sys_landlock(long nr, long a, long b, long c, long d)
     return WRAP(LANDLOCK, syscall(nr, a, b, c, d));
 }
 
+int br_sys_setaffinity(const void *set, size_t size)
+{
+    return WRAP(AFFINITY, syscall(SYS_sched_setaffinity, 0, size, set));
+}
+
 int br_sys_setrlimit(int what, uint64_t value)
 {
     struct rlimit l = {.rlim_cur = value, .rlim_max = value};

@@ -41,6 +41,7 @@
     X(PRCTL)                                                                                       \
     X(SECCOMP)                                                                                     \
     X(SETRLIMIT)                                                                                   \
+    X(AFFINITY)                                                                                    \
     X(LANDLOCK)                                                                                    \
     X(DUP)                                                                                         \
     X(CLOSE_RANGE)                                                                                 \
@@ -97,6 +98,7 @@ int br_sys_capset_none(void);
 int br_sys_prctl(int op, unsigned long a, unsigned long b);
 int br_sys_seccomp(const struct sock_fprog *prog);
 int br_sys_landlock(long nr, long a, long b, long c, long d);
+int br_sys_setaffinity(const void *set, size_t size);
 int br_sys_setrlimit(int what, uint64_t value);
 int br_sys_dup2(int from, int to);
 int br_sys_close_range(unsigned first, unsigned last);

@@ -89,6 +89,12 @@ void br_wants_of(struct br_mount_wants *w, const struct br_box *b, const struct 
     br_want_root(w, host ? &b->host->root_mounts : &b->host->image.mounts);
     br_want(w, "/proc", BR_MNT_RO | LOCKED | BR_MNT_NOEXEC, 0)->type = "proc";
     want_masks(w, b->host);
+    if (b->host->cg_view != BR_CG_VIEW_NONE) {
+        bool v1 = b->host->cg_view == BR_CG_VIEW_V1;
+        br_want(w, v1 ? "/" BR_ROOTFS_CGROUP "/memory" : "/" BR_ROOTFS_CGROUP,
+                BR_MNT_RO | LOCKED | BR_MNT_NOEXEC, 0)
+            ->type = v1 ? "cgroup" : "cgroup2";
+    }
     want_tmpfs(w, "/tmp", noexec(plan, BR_PLAN_TMP_NOEXEC), plan);
     want_tmpfs(w, BR_BOX_HOME, noexec(plan, BR_PLAN_HOME_NOEXEC), plan);
     if (plan->workspace == BR_WORKSPACE_BIND)
