@@ -175,7 +175,7 @@ static void test_docker(void **state)
     r.plan.backend = BR_BACKEND_DOCKER;
     assert_false(rig_launch_resolved(&r, -1));
     assert_int_equal(r.code, BR_E_REQUIREMENT_MISSING);
-    assert_non_null(strstr(r.text, "not with 'docker'; nothing was started"));
+    assert_non_null(strstr(r.text, "the backend 'docker'; nothing was started"));
     assert_false(rig_resolve(&r, -1));
     assert_int_equal(r.code, BR_E_REQUIREMENT_MISSING);
     assert_non_null(strstr(r.text, "Docker cannot express"));

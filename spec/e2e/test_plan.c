@@ -10,6 +10,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -165,6 +166,78 @@ static void test_plan_refuses_as_exec_does(void **state)
         expect_absent(&t, "workspace/src/x");
         close_project(&t);
     }
+}
+
+/* The line of /proc/self/mountinfo whose mount point is `target`; its options, or NULL. */
+static const char *find_mount(const char *mountinfo, const char *target, char options[256])
+{
+    char point[BR_PATH_MAX];
+    for (const char *l = mountinfo; *l; l += strcspn(l, "\n") + (l[strcspn(l, "\n")] == '\n'))
+        if (sscanf(l, "%*d %*d %*s %*s %4095s %255s", point, options) == 2 &&
+            strcmp(point, target) == 0)
+            return options;
+    return NULL;
+}
+
+static bool has_word(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *w = list; *w; w += strcspn(w, ",") + (w[strcspn(w, ",")] == ','))
+        if (strncmp(w, word, n) == 0 && (w[n] == ',' || w[n] == 0))
+            return true;
+    return false;
+}
+
+/* Every mount that is planned is there in the sandbox, with the flags that the plan says. */
+static void test_plan_is_what_is_made(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *profile;
+        size_t mounts;
+    } list[] = {{"run-v1", 6}, {"workspace-tmpfs-v1", 7}};
+    struct e2e t;
+    open_project(&t);
+    for (size_t k = 0; k < BR_ARRAY_LEN(list); k++) {
+        struct e2e_result planned, made;
+        bool lease = k == 1;
+        e2e_run(&t, &made, "bridle", "activate", list[k].profile, lease ? "--image" : "--json",
+                lease ? "host" : NULL, NULL);
+        expect(&made, 0, NULL);
+        e2e_result_free(&made);
+        e2e_run(&t, &planned, "bridle", "plan", "--json", "-C", "workspace", "-p", "policy.lua",
+                "--profile", list[k].profile, lease ? "--image=host" : "task.yaml",
+                lease ? "task.yaml" : "--", lease ? "--" : "true", lease ? "true" : NULL, NULL);
+        expect(&planned, 0, NULL);
+        e2e_run(&t, &made, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "--profile",
+                list[k].profile, lease ? "--image=host" : "task.yaml", lease ? "task.yaml" : "--",
+                lease ? "--" : "cat", lease ? "cat" : "/proc/self/mountinfo",
+                lease ? "/proc/self/mountinfo" : NULL, NULL);
+        expect(&made, 0, NULL);
+        json_t *report = json_loadb((char *)planned.out.data, planned.out.len, 0, NULL), *m, *f;
+        json_t *mounts = json_object_get(json_object_get(report, "plan"), "mounts");
+        assert_int_equal(json_array_size(mounts), list[k].mounts);
+        size_t i, j;
+        json_array_foreach(mounts, i, m)
+        {
+            char options[256];
+            const char *target = json_string_value(json_object_get(m, "target"));
+            if (!find_mount((char *)made.out.data, target, options))
+                fail_msg("'%s' is not mounted in:\n%s", target, (char *)made.out.data);
+            json_array_foreach(json_object_get(m, "flags"), j, f)
+            {
+                if (!has_word(options, json_string_value(f)))
+                    fail_msg("'%s' has '%s', not '%s'", target, options, json_string_value(f));
+            }
+            BR_CLEANUP_FREE char *flags = json_dumps(json_object_get(m, "flags"), 0);
+            if (has_word(options, "noexec") != (strstr(flags, "noexec") != NULL))
+                fail_msg("'%s' has '%s', and the plan says '%s'", target, options, flags);
+        }
+        json_decref(report);
+        e2e_result_free(&planned);
+        e2e_result_free(&made);
+    }
+    close_project(&t);
 }
 
 static void test_other_backends(void **state)
@@ -623,6 +696,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan_starts_nothing),
         cmocka_unit_test(test_plan_refuses_as_exec_does),
+        cmocka_unit_test(test_plan_is_what_is_made),
         cmocka_unit_test(test_other_backends),
         cmocka_unit_test(test_manifest_names_nothing),
         cmocka_unit_test(test_a_profile_of_ones_own),
