@@ -24,6 +24,8 @@ static const char *result_name(uint8_t result)
     return result == BR_PROBE_OK ? "ok" : result == BR_PROBE_DEGRADED ? "degraded" : "missing";
 }
 
+#define HOST_NOTE "image host: not pinned, lower assurance"
+
 /*
  * What each built-in profile needs: every required row, but those in `without`, and those in
  * `with`. The native profiles; bubblewrap needs less.
@@ -34,9 +36,9 @@ static const struct profile_needs {
     const char *with[8], *without[2];
     const char *note; /* what a probe cannot know */
 } profiles[] = {
-    {.name = "run-v1"},
-    {.name = "run-owner-v1", .without = {"idmapped mounts"}},
-    {.name = "run-nolandlock-v1", .without = {"Landlock"}},
+    {.name = "run-v1", .note = HOST_NOTE},
+    {.name = "run-owner-v1", .without = {"idmapped mounts"}, .note = HOST_NOTE},
+    {.name = "run-nolandlock-v1", .without = {"Landlock"}, .note = HOST_NOTE},
     {.name = "workspace-v1",
      .with = {"ext4 lease", "tmpfs lease", "erofs images", "overlayfs"},
      .note = "with an image: see bridle image"},

@@ -118,7 +118,7 @@ static void put_plan(struct br_cli_view *v, const json_t *report)
     if (json_object_get(report, "activated"))
         put_members(v, "  activated", report, MEMBERS("%activated"));
     put_members(v, "  backend", p, MEMBERS("%backend"));
-    put_members(v, "  image", p, MEMBERS("%image"));
+    put_members(v, "  image", p, MEMBERS("%image", ", assurance: ", "%imageAssurance"));
     put_identity(v, json_object_get(p, "identity"));
     put_members(v, "  network", p, MEMBERS("%network"));
     put_limits(v, json_object_get(p, "limits"));

@@ -88,6 +88,9 @@ void br_render_common(struct br_buf *out, const struct br_plan *plan)
     put_hex(out, "sha256", plan->profile_sha256, sizeof(plan->profile_sha256));
     br_buf_printf(out, "},");
     put_str(out, "image", plan->image);
+    /* nothing pins what is in the host's /usr */
+    br_buf_printf(out, ",\"imageAssurance\":\"%s\"",
+                  strcmp(plan->image, "host") == 0 ? "lower" : "pinned");
     br_buf_printf(out, ",\"network\":\"none\",");
     put_limits(out, &plan->limits);
     br_buf_printf(out, ",");

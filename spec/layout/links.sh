@@ -97,6 +97,7 @@ only bridle-script 'liblua5\.4\.so\.0|libjansson\.so\.4|libyaml-0\.so\.2|libtree
 must_not bridle-broker lua sqlite curl
 must_not bridle-egress lua jansson sqlite websockets
 must_not bridle-audit lua curl websockets
+must_not bridle-image "${privileged[@]}"
 must_not bridle sqlite seccomp
 must_not bridle-init "${privileged[@]}"
 if [ -x "$bin/bridle-init" ] && ! is_static "$bin/bridle-init"; then
