@@ -3,6 +3,7 @@
  * lease and what is not, state leases that outlive a run, everything that is refused, and that
  * nothing is left. Quotas are attacked in test_launch_quota.c, set-up in test_launch_leasefault.c.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -623,7 +624,73 @@ static void test_more_than_memory(void **state)
     lease_close(&r);
 }
 
+/* A copy that the memory limit has no room for, although the lease has. */
+static void test_copy_without_memory(void **state)
+{
+    struct rig r;
+    char *text = calloc(1, 31 * MIB + 1);
+    (void)state;
+    assert_non_null(text);
+    memset(text, 't', 31 * MIB);
+    open_with(&r, 0);
+    rig_put(&r, "big", text);
+    free(text);
+    lease_plan(&r, BR_DISK_WORKSPACE, BR_QUOTA_TMPFS, 31 * MIB + 4096, 64);
+    r.plan.limits.memory_bytes = 31 * MIB + 4096;
+    lease_refused(&r, BR_E_LIMIT_EXCEEDED, "was killed, as by the sandbox's memory limit");
+    r.plan.limits.memory_bytes = 64 * MIB;
+    assert_true(rig_launch(&r));
+    rig_exit(&r, 0);
+    lease_close(&r);
+}
+
 /* ---- the end ---- */
+
+static unsigned descriptors(const struct rig *r)
+{
+    char path[64];
+    unsigned n = 0;
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)r->pid);
+    DIR *d = opendir(path);
+    assert_non_null(d);
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+
+/* Many, one after another, with data that nobody has written to the disk yet. */
+static void test_many(void **state)
+{
+    struct rig r;
+    unsigned before = 0;
+    (void)state;
+    open_with(&r, 0);
+    r.pool = "0";
+    rig_put(&r, "file", "text");
+    lease_plan(&r, BR_DISK_WORKSPACE, BR_QUOTA_EXT4, 8 * MIB, 64);
+    lease_plan(&r, BR_DISK_STATE, BR_QUOTA_EXT4, 4 * MIB, 64);
+    strcpy(r.plan.state, "kept");
+    for (int i = 0; i < 12; i++) {
+        char script[128];
+        assert_true(rig_launch(&r));
+        if (i == 4)
+            before = descriptors(&r);
+        if (i == 11)
+            assert_int_equal(descriptors(&r), before);
+        snprintf(script, sizeof(script),
+                 "cat /state/n; echo %d > /state/n; "
+                 "dd if=/dev/zero of=big bs=1M count=5 2>/dev/null",
+                 i);
+        char expected[16] = "";
+        if (i > 0)
+            snprintf(expected, sizeof(expected), "%d\n", i - 1);
+        says(&r, i ? script : script + 14, expected);
+        rig_exit(&r, 0);
+        lease_nothing_left(&r);
+    }
+    lease_close(&r);
+}
 
 /* "Stopped" is not verified while the loop device still holds the image. */
 static void test_still_attached(void **state)
@@ -654,7 +721,8 @@ static void test_killed(void **state)
     open_with(&r, 0);
     lease_plan(&r, BR_DISK_WORKSPACE, BR_QUOTA_EXT4, 4 * MIB, 64);
     assert_true(rig_launch(&r));
-    says(&r, "(sleep 1000 > /workspace/held 2>&1 &) ; cd /workspace && (setsid sleep 1000 > fd 2>&1 &)",
+    says(&r,
+         "(sleep 1000 > /workspace/held 2>&1 &) ; cd /workspace && (setsid sleep 1000 > fd 2>&1 &)",
          "");
     assert_int_equal(br_chan_send(&r.chan, BR_MSG_LAUNCH_KILL, 0, NULL, NULL), 0);
     rig_wait_stopped(&r);
@@ -666,16 +734,28 @@ static void test_killed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_receipt),          cmocka_unit_test(test_mount_flags),
-        cmocka_unit_test(test_copy_ext4),        cmocka_unit_test(test_copy_tmpfs),
-        cmocka_unit_test(test_copy_as_user),     cmocka_unit_test(test_too_many_files),
-        cmocka_unit_test(test_too_many_bytes),   cmocka_unit_test(test_too_deep),
-        cmocka_unit_test(test_unreadable),       cmocka_unit_test(test_swapped),
-        cmocka_unit_test(test_state_outlives),   cmocka_unit_test(test_state_one_at_a_time),
-        cmocka_unit_test(test_state_unclean),    cmocka_unit_test(test_lease_root),
-        cmocka_unit_test(test_spoiled),          cmocka_unit_test(test_host_is_full),
-        cmocka_unit_test(test_no_backend),       cmocka_unit_test(test_no_state_directory),
-        cmocka_unit_test(test_more_than_memory), cmocka_unit_test(test_still_attached),
+        cmocka_unit_test(test_receipt),
+        cmocka_unit_test(test_mount_flags),
+        cmocka_unit_test(test_copy_ext4),
+        cmocka_unit_test(test_copy_tmpfs),
+        cmocka_unit_test(test_copy_as_user),
+        cmocka_unit_test(test_too_many_files),
+        cmocka_unit_test(test_too_many_bytes),
+        cmocka_unit_test(test_too_deep),
+        cmocka_unit_test(test_unreadable),
+        cmocka_unit_test(test_swapped),
+        cmocka_unit_test(test_state_outlives),
+        cmocka_unit_test(test_state_one_at_a_time),
+        cmocka_unit_test(test_state_unclean),
+        cmocka_unit_test(test_lease_root),
+        cmocka_unit_test(test_spoiled),
+        cmocka_unit_test(test_host_is_full),
+        cmocka_unit_test(test_no_backend),
+        cmocka_unit_test(test_no_state_directory),
+        cmocka_unit_test(test_copy_without_memory),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_more_than_memory),
+        cmocka_unit_test(test_still_attached),
         cmocka_unit_test(test_killed),
     };
     lease_own_mounts();

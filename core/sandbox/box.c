@@ -78,7 +78,14 @@ static int clone_child(struct br_box *b, int root, bool sibling, struct br_err *
 static int child_failed(const struct br_box *b, struct br_err *err)
 {
     const struct br_err *said = &b->shared->err;
-    if (said->code <= BR_OK || said->code >= BR_CODE_COUNT_)
+    bool silent = said->code <= BR_OK || said->code >= BR_CODE_COUNT_;
+    if (silent && b->shared->copying)
+        return br_err_set(err, BR_E_LIMIT_EXCEEDED,
+                          "the process that copies the workspace into its lease was killed, as by "
+                          "the sandbox's memory limit of %llu bytes, which a lease in memory is "
+                          "charged to; nothing was started. Use a profile with more memory",
+                          (unsigned long long)b->shared->limits.memory_bytes);
+    if (silent)
         return br_err_set(err, BR_E_INTERNAL,
                           "the process that sets up the sandbox died; nothing was started");
     if (err) {
@@ -144,6 +151,7 @@ int br_box_make(struct br_host *h, struct br_box *b, unsigned slot, uint64_t id,
     b->shared->pid = 0;
     b->shared->nallowed = 0;
     b->shared->disks = 0;
+    b->shared->copying = false;
     b->shared->mapped = false;
     b->shared->err.code = BR_OK;
     int r = br_cg_require(&h->place, err);
@@ -211,7 +219,8 @@ static int await_exec(struct br_box *b, struct br_err *err)
                           "setting up the sandbox took more than %d seconds; nothing was started",
                           b->shared->disks & 1u << BR_DISK_WORKSPACE ? COPY_DEADLINE_S
                                                                      : SETUP_DEADLINE_S);
-    return n == 0 && b->shared->err.code == BR_OK ? 0 : child_failed(b, err);
+    bool executed = n == 0 && b->shared->err.code == BR_OK && !b->shared->copying;
+    return executed ? 0 : child_failed(b, err);
 }
 
 static int send_plan(struct br_box *b, const int *fds, unsigned nfds, struct br_err *err)

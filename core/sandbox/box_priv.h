@@ -60,6 +60,7 @@ struct br_box_shared {
     uint8_t disks; /* which leases there are, as bits of 1 << enum br_disk */
     struct br_quota quotas[BR_DISKS];
     struct br_copied copied; /* into the workspace lease; the child says it */
+    bool copying;            /* it is at it */
     struct br_err err;       /* the child's last words */
 };
 

@@ -266,6 +266,8 @@ int br_leases_close(struct br_leases *ls, struct br_err *err)
     int result = 0;
     for (unsigned i = 0; i < BR_DISKS; i++) {
         struct br_disk_lease *d = &ls->disks[i];
+        if (d->unnamed && d->mount >= 0)
+            br_lease_ext4_forget(d);
         br_close(&d->mount); /* the last one: every other was in the box's mount namespace */
         uint64_t deadline = br_now_us() + BR_LEASE_DETACH_US;
         while (d->loop >= 0 && br_lease_loop_holds(d)) {
@@ -355,7 +357,9 @@ static int copy_in(struct br_box_shared *s, int source, int target, struct br_er
     if (br_sys_capset_effective(false) < 0)
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                             "capabilities could not be put aside; nothing was started");
+    s->copying = true;
     int r = br_lease_copy(source, target, &s->quotas[BR_DISK_WORKSPACE], &s->copied, err);
+    s->copying = false;
     if (br_sys_capset_effective(true) < 0 && r == 0)
         r = br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                          "capabilities could not be taken up again; nothing was started");

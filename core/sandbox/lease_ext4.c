@@ -227,6 +227,15 @@ int br_lease_loop_check(const struct br_disk_lease *d, struct br_err *err)
     return 0;
 }
 
+void br_lease_ext4_forget(const struct br_disk_lease *d)
+{
+    uint32_t no_log_flush = 2; /* EXT4_GOING_FLAGS_NOLOGFLUSH */
+    BR_CLEANUP_FD int fd = openat(d->mount, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* best effort: without it all that was written is written to the image first */
+    if (fd >= 0)
+        (void)ioctl(fd, _IOR('X', 125, uint32_t), &no_log_flush); /* EXT4_IOC_SHUTDOWN */
+}
+
 /* ---- the mount ---- */
 
 static int mount_failed(const char *what, struct br_err *err)
@@ -250,6 +259,8 @@ int br_lease_ext4_mount(struct br_disk_lease *d, int userns, struct br_err *err)
     if (br_sys_fsconfig(fs, FSCONFIG_SET_STRING, "source", source) < 0 ||
         br_sys_fsconfig(fs, FSCONFIG_SET_FLAG, "noinit_itable", NULL) < 0 ||
         br_sys_fsconfig(fs, FSCONFIG_SET_STRING, "errors", "remount-ro") < 0 ||
+        /* what dies with the run need not reach the disk */
+        (d->unnamed && br_sys_fsconfig(fs, FSCONFIG_SET_FLAG, "nobarrier", NULL) < 0) ||
         br_sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL) < 0)
         return mount_failed("fsconfig", err);
     d->mount = br_sys_fsmount(fs, (unsigned)br_lease_attrs(d));

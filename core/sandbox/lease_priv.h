@@ -36,6 +36,8 @@ int br_lease_ext4(struct br_disk_lease *d, int root, const char *state, int user
 int br_lease_ext4_mount(struct br_disk_lease *d, int userns, struct br_err *err);
 /* Run mkfs.ext4 on a file of `bytes`: *inodes is what it should have at most, and then has. */
 int br_lease_ext4_format(int fd, uint64_t bytes, uint64_t *inodes, struct br_err *err);
+/* Before an image that nobody will see again is unmounted: nothing of it need be written. */
+void br_lease_ext4_forget(const struct br_disk_lease *d);
 /* Does the loop device still hold the image? */
 bool br_lease_loop_holds(const struct br_disk_lease *d);
 /* Is the loop device what it should be: all of the image, nothing else? */
