@@ -97,6 +97,11 @@ int bench_session_memory(double *bytes, unsigned *programs, struct br_err *err)
         (geteuid() == 0 && chown(path, WORKSPACE_UID, WORKSPACE_UID) < 0) ||
         put_file(dir, "scenario.json", scenario) < 0 || put_file(dir, "policy.lua", policy) < 0)
         return br_err_errno(err, BR_E_IO, "'%s' could not be prepared", dir);
+    snprintf(command, sizeof(command),
+             "BRIDLE_STATE_DIR='%s/state' '%s/bridle' activate run-v1 >/dev/null", dir,
+             bench_bin_path());
+    if (system(command) != 0)
+        return br_err_set(err, BR_E_REQUIREMENT_MISSING, "the profile 'run-v1' does not work here");
     pid_t pid = fork();
     if (pid == 0) {
         const char *const argv[] = {"bridle", "run",        "-C",         "workspace",
@@ -106,9 +111,7 @@ int bench_session_memory(double *bytes, unsigned *programs, struct br_err *err)
         snprintf(path, sizeof(path), "%s/state", dir);
         setenv("BRIDLE_STATE_DIR", path, 1);
         snprintf(path, sizeof(path), "%s/bridle", bench_bin_path());
-        snprintf(command, sizeof(command), "'%s' activate run-v1 >/dev/null", path);
-        if (system(command) == 0 && chdir(dir) == 0 && dup2(null, 0) == 0 && dup2(null, 1) == 1 &&
-            dup2(null, 2) == 2)
+        if (chdir(dir) == 0 && dup2(null, 0) == 0 && dup2(null, 1) == 1 && dup2(null, 2) == 2)
             execv(path, (char *const *)argv);
         _exit(127);
     }
