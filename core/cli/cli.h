@@ -206,7 +206,8 @@ struct br_cli_view {
     struct br_buf out; /* what is to be printed; the owner prints and resets it */
     bool colour;
     unsigned width;
-    bool exec; /* a run of one command: its output is the program's own */
+    bool exec;    /* a run of one command: its output is the program's own */
+    bool receipt; /* show the isolation receipt; set it after br_cli_view_init() */
 
     /* streamed text */
     bool in_text;

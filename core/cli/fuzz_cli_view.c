@@ -37,6 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct br_cli_view view;
     char status[256];
     br_cli_view_init(&view, false, 80);
+    view.receipt = true;
     for (size_t at = 0; at < size && size < 65536;) {
         const uint8_t *nl = memchr(data + at, '\n', size - at);
         size_t n = nl ? (size_t)(nl - (data + at)) : size - at;

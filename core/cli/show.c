@@ -136,6 +136,7 @@ int br_cli_show(const struct br_cli_args *a)
     struct showing s = {.json = br_cli_opt(a, "json") != NULL, .list = a->noperands == 0};
     br_cli_term_init(&s.term, STDIN_FILENO, STDOUT_FILENO);
     br_cli_view_init(&s.view, s.term.colour, s.term.width);
+    s.view.receipt = true;
     const char *run = s.list ? "" : a->operands[0];
     int code = -1;
     if (strlen(run) >= BR_ID_MAX)

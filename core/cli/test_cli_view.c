@@ -19,6 +19,7 @@ static int setup(void **state)
 {
     (void)state;
     br_cli_view_init(&view, false, 80);
+    view.receipt = true;
     return 0;
 }
 
@@ -85,6 +86,11 @@ static const char *const hostile_events[][2] = {
                    "\\n> fake\",\"model\":\"" HOSTILE "\",\"workspace\":\"" HOSTILE
                    "\",\"policy\":\"" HOSTILE "\",\"manifest\":\"" HOSTILE
                    "\",\"tableSha256\":\"" HOSTILE "\",\"rules\":3,\"profile\":\"" HOSTILE "\"}"},
+    {"bridle.launch",
+     "{\"receipt\":{\"version\":1,\"backend\":\"" HOSTILE "\",\"sha256\":\"" HOSTILE
+     "\",\"identity\":{\"kind\":\"" HOSTILE "\"},\"seccompFilter\":{\"sha256\":\"" HOSTILE
+     "\"},\"cgroups\":[{\"path\":\"" HOSTILE "\"}],\"mountTable\":[{\"target\":\"" HOSTILE
+     "\",\"type\":\"" HOSTILE "\",\"flags\":\"" HOSTILE "\",\"bytes\":1}]}}"},
     {"bridle.text", "{\"stream\":\"s\",\"text\":\"" HOSTILE "\",\"final\":true}"},
     {"tool.call", "{\"callId\":\"" HOSTILE "\",\"tool\":\"" HOSTILE "\",\"input\":{\"" HOSTILE
                   "\":\"" HOSTILE "\",\"content\":\"" HOSTILE "\\n" HOSTILE "\"}}"},

@@ -309,6 +309,9 @@ static bool view_own(struct br_cli_view *v, const char *type, json_t *data)
         view_text(v, s, n);
         if (json_is_true(json_object_get(data, "final")))
             view_text_end(v);
+    } else if (strcmp(type, "bridle.launch") == 0) {
+        if (v->receipt)
+            view_receipt(v, data);
     } else if (strcmp(type, "bridle.votes") == 0) {
         on_votes(v, data);
     } else if (strcmp(type, "bridle.provider") == 0) {

@@ -50,6 +50,8 @@ void view_tool_call(struct br_cli_view *v, const json_t *data);
 /* What was not shown of the call that an ask with this subject is about. */
 void view_asked_call(struct br_cli_view *v, const char *call_id, const char *subject);
 void view_tool_result(struct br_cli_view *v, const json_t *data);
+/* Of a bridle.launch event. */
+void view_receipt(struct br_cli_view *v, const json_t *data);
 void view_run_header(struct br_cli_view *v, const json_t *data);
 
 #endif
