@@ -167,7 +167,7 @@ static int start(struct launcher *l, const struct br_plan *plan, int ws, int cha
         *why = l->host_err;
         return -(int)why->code;
     }
-    if (plan->backend != BR_BACKEND_NATIVE)
+    if (plan->backend == BR_BACKEND_DOCKER)
         return br_err_set(why, BR_E_REQUIREMENT_MISSING,
                           "this build starts no sandbox with the backend '%s'; nothing was "
                           "started. Use a profile with backend = \"native\"",

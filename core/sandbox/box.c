@@ -20,6 +20,7 @@
 
 #include "sandbox/attach.h"
 #include "sandbox/box_priv.h"
+#include "sandbox/bwrap.h"
 #include "sandbox/reopen.h"
 #include "sandbox/rootfs.h"
 #include "sandbox/sources.h"
@@ -45,8 +46,9 @@ static int clone_child(struct br_box *b, int root, bool sibling, struct br_err *
     struct timeval deadline = {.tv_sec = SETUP_DEADLINE_S};
     (void)setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &deadline, sizeof(deadline));
     int into = br_cg_v2_fd(&b->cg), pidfd = -1;
+    bool pidns = !br_weak(PIDNS) && b->shared->expect.backend == BR_BACKEND_NATIVE;
     struct clone_args args = {
-        .flags = (BOX_NAMESPACES & ~(br_weak(PIDNS) ? (uint64_t)CLONE_NEWPID : 0)) | CLONE_PIDFD |
+        .flags = (BOX_NAMESPACES & ~(pidns ? 0 : (uint64_t)CLONE_NEWPID)) | CLONE_PIDFD |
                  CLONE_PARENT_SETTID | (sibling ? CLONE_PARENT : 0) |
                  (into >= 0 ? CLONE_INTO_CGROUP : 0),
         .pidfd = (uint64_t)(uintptr_t)&pidfd,
@@ -66,7 +68,7 @@ static int clone_child(struct br_box *b, int root, bool sibling, struct br_err *
                             "the namespaces of a sandbox could not be made; nothing was started. "
                             "See 'bridle doctor'");
     }
-    b->pid = (pid_t)pid;
+    b->child = b->pid = (pid_t)pid;
     b->pidfd = pidfd;
     b->ctl = pair[0];
     b->host->fresh = false;
@@ -74,8 +76,7 @@ static int clone_child(struct br_box *b, int root, bool sibling, struct br_err *
     return 0;
 }
 
-/* The child ended before it should: what it said, or that it said nothing. */
-static int child_failed(const struct br_box *b, struct br_err *err)
+int br_box_child_failed(const struct br_box *b, struct br_err *err)
 {
     const struct br_err *said = &b->shared->err;
     bool silent = said->code <= BR_OK || said->code >= BR_CODE_COUNT_;
@@ -101,7 +102,7 @@ static void discard(struct br_box *b, bool sibling)
     br_close(&b->ctl); /* it ends by this alone */
     if (!sibling) {
         (void)br_box_kill(b);
-        while (waitpid(b->pid, NULL, __WALL) < 0 && errno == EINTR)
+        while (waitpid(b->child, NULL, __WALL) < 0 && errno == EINTR)
             ;
         (void)br_cg_remove(&b->cg, NULL);
     }
@@ -134,7 +135,7 @@ static int place(struct br_box *b, struct br_err *err)
         b->shared->mapped = r == 0;
     }
     if (r == 0 && send(b->ctl, (char[]){BR_WORD_PLACED}, 1, MSG_NOSIGNAL) != 1)
-        r = child_failed(b, err);
+        r = br_box_child_failed(b, err);
     /* while the child goes on */
     if (r == 0 && b->shared->mapped)
         r = br_measure_limits(b, err);
@@ -201,6 +202,7 @@ bool br_box_fits(const struct br_box *b, const struct br_plan *plan)
 {
     struct pollfd ended = {.fd = b->pidfd, .events = POLLIN};
     bool other = b->host->uid == 0 && b->shared->expect.identity != plan->identity;
+    other |= b->shared->expect.backend != plan->backend;
     return !other && br_image_fits(b, plan) && poll(&ended, 1, 0) == 0;
 }
 
@@ -220,7 +222,7 @@ static int await_exec(struct br_box *b, struct br_err *err)
                           b->shared->disks & 1u << BR_DISK_WORKSPACE ? COPY_DEADLINE_S
                                                                      : SETUP_DEADLINE_S);
     bool executed = n == 0 && b->shared->err.code == BR_OK && !b->shared->copying;
-    return executed ? 0 : child_failed(b, err);
+    return executed ? 0 : br_box_child_failed(b, err);
 }
 
 static int send_plan(struct br_box *b, const int *fds, unsigned nfds, struct br_err *err)
@@ -241,7 +243,7 @@ static int send_plan(struct br_box *b, const int *fds, unsigned nfds, struct br_
     h->cmsg_type = SCM_RIGHTS;
     h->cmsg_len = CMSG_LEN(sizeof(int) * nfds);
     memcpy(CMSG_DATA(h), fds, sizeof(int) * nfds);
-    return sendmsg(b->ctl, &mh, MSG_NOSIGNAL) == 1 ? 0 : child_failed(b, err);
+    return sendmsg(b->ctl, &mh, MSG_NOSIGNAL) == 1 ? 0 : br_box_child_failed(b, err);
 }
 
 /* ---- the plan ---- */
@@ -317,7 +319,9 @@ static int hand_over(struct br_box *b, const struct br_plan *plan, int ws_fd, in
     s->limits = plan->limits;
     s->flags = plan->flags;
     s->workspace = plan->workspace;
-    r = br_landlock_require(b->host, plan, err);
+    r = plan->backend == BR_BACKEND_BWRAP ? br_bwrap_possible(b->host, plan, err) : 0;
+    if (r == 0)
+        r = br_landlock_require(b->host, plan, err);
     if (r == 0)
         r = br_who_plan(&b->who, b->host, plan, &st, err);
     if (r == 0)
@@ -351,7 +355,7 @@ int br_box_start(struct br_box *b, const struct br_plan *plan, int ws_fd, int ch
     if (r == 0 && !b->read)
         r = br_measure_limits(b, err);
     if (r == 0)
-        r = await_exec(b, err);
+        r = plan->backend == BR_BACKEND_BWRAP ? br_bwrap_await(b, err) : await_exec(b, err);
     if (r == 0)
         r = br_measure_final(b, err);
     if (r == 0)
@@ -392,12 +396,16 @@ void br_box_finish(struct br_box **bp, struct br_box_end *end)
     *end = (struct br_box_end){.verified = false};
     br_close(&b->ctl);
     /* pid 1 becomes waitable only after every process of its pid namespace has been reaped */
+    if (b->child != b->pid)
+        br_bwrap_end(b);
     do {
-        r = waitpid(b->pid, &status, __WALL);
+        r = waitpid(b->child, &status, __WALL);
     } while (r < 0 && errno == EINTR);
+    if (b->child != b->pid)
+        status = br_bwrap_status(status);
     end->wait_status = status;
     end->duration_us = b->started ? br_now_us() - b->started_us : 0;
-    if (r != b->pid)
+    if (r != b->child)
         snprintf(end->detail, sizeof(end->detail), "pid 1 of the sandbox could not be waited for");
     if (br_cg_remove(&b->cg, &err) < 0)
         snprintf(end->detail, sizeof(end->detail), "%.255s", err.text);

@@ -39,6 +39,7 @@ struct br_step {
 
 /* What the next boxes are prepared for: what the last plan asked for. */
 struct br_expect {
+    uint8_t backend;  /* enum br_backend; never docker */
     uint8_t identity; /* enum br_identity */
     uint32_t flags;   /* enum br_plan_flag */
     struct br_limits limits;
@@ -146,8 +147,9 @@ struct br_box {
     unsigned slot;
     struct br_box_shared *shared; /* &host->shared[slot] */
     struct br_cg cg;
-    pid_t pid;
-    int pidfd;
+    pid_t child;       /* what this process has to wait for: pid 1, or bubblewrap */
+    pid_t pid;         /* of pid 1 */
+    int pidfd;         /* likewise */
     int ctl;           /* the launcher's end */
     int mntns;         /* its mount namespace, which so outlives pid 1 */
     uint64_t mntns_id; /* 0: this kernel does not number them */
@@ -182,6 +184,9 @@ _Noreturn void br_child_run(const struct br_host *h, struct br_box_shared *s, in
  */
 int br_box_make(struct br_host *h, struct br_box *b, unsigned slot, uint64_t id, bool sibling,
                 struct br_err *err);
+
+/* The child ended before it should: what it said, or that it said nothing. */
+int br_box_child_failed(const struct br_box *b, struct br_err *err);
 
 /* gone.c. Hold the mount namespace of a box that was just born. */
 int br_mntns_hold(struct br_box *b, struct br_err *err);
@@ -257,6 +262,7 @@ void br_wants_of(struct br_mount_wants *w, const struct br_box *b, const struct 
 /* The n-th path below the root that is masked, if the kernel has it; NULL at the end. At most 64.
  */
 const char *br_mask_path(unsigned n);
+bool br_mask_is_dir(unsigned n);
 
 /* Landlock. The ABI of this kernel; 0: none. */
 int br_landlock_abi(void);

@@ -23,10 +23,19 @@
 
 #include "sandbox/attach.h"
 #include "sandbox/box_priv.h"
+#include "sandbox/child_priv.h"
 #include "sandbox/rootfs.h"
 #include "sandbox/sys.h"
 
 #define CTL_FD 100 /* where the control socket is kept out of the way of descriptor 3 */
+
+const char *const br_child_env[] = {"PATH=/usr/local/bin:/usr/bin:/bin",
+                                    "HOME=" BR_BOX_HOME,
+                                    "USER=agent",
+                                    "LOGNAME=agent",
+                                    "LANG=C.UTF-8",
+                                    "TMPDIR=/tmp",
+                                    NULL};
 
 static int fail(struct br_err *err, const char *what)
 {
@@ -78,7 +87,7 @@ static int enter_root(const struct br_host *h, int root, struct br_err *err)
 }
 
 /* Descriptors 0, 1 and 2 become the sandbox's own /dev/null. */
-static int null_stdio(struct br_err *err)
+int br_child_null_stdio(struct br_err *err)
 {
     BR_CLEANUP_FD int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     STEP(fd, "open /dev/null");
@@ -110,12 +119,12 @@ static int prepare(const struct br_host *h, int root, struct br_err *err)
     int r = br_weak(CAPS) ? 0 : drop_bounding_set(err);
     if (r == 0)
         r = enter_root(h, root, err);
-    return r < 0 || br_weak(TTY) ? r : null_stdio(err);
+    return r < 0 || br_weak(TTY) ? r : br_child_null_stdio(err);
 }
 
 /* ---- with an identity ---- */
 
-static int become(const struct br_host *h, struct br_err *err)
+int br_child_become(const struct br_host *h, struct br_err *err)
 {
     if (h->uid == 0) /* an ordinary user's groups cannot be dropped; setgroups is denied there */
         STEP(br_sys_setgroups_none(), "drop supplementary groups");
@@ -137,8 +146,8 @@ static int mount_tmpfs(const char *path, const struct br_limits *l, unsigned mod
     return 0;
 }
 
-static int mount_own(const struct br_limits *l, uint32_t flags, unsigned long more,
-                     struct br_err *err)
+int br_child_mount_own(const struct br_limits *l, uint32_t flags, unsigned long more,
+                       struct br_err *err)
 {
     int r = mount_tmpfs("/tmp", l, 01777, more | (flags & BR_PLAN_TMP_NOEXEC ? MS_NOEXEC : 0), err);
     return r < 0 ? r
@@ -147,7 +156,7 @@ static int mount_own(const struct br_limits *l, uint32_t flags, unsigned long mo
 }
 
 /* Its own limits, read-only, for programs that size their heaps by them. */
-static int mount_cgroup(const struct br_host *h, struct br_err *err)
+int br_child_mount_cgroup(const struct br_host *h, struct br_err *err)
 {
     unsigned long flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
     if (h->cg_view == BR_CG_VIEW_V1)
@@ -170,11 +179,11 @@ static int settle(const struct br_host *h, const struct br_box_shared *s, int ct
 {
     char byte;
     STEP(br_sys_unshare(CLONE_NEWCGROUP), "cgroup namespace");
-    int r = mount_cgroup(h, err);
+    int r = br_child_mount_cgroup(h, err);
     if (r == 0)
-        r = become(h, err);
+        r = br_child_become(h, err);
     if (r == 0)
-        r = mount_own(&s->expect.limits, s->expect.flags, 0, err);
+        r = br_child_mount_own(&s->expect.limits, s->expect.flags, 0, err);
     if (r < 0)
         return r;
     /* after the identity changed, which clears it */
@@ -191,7 +200,7 @@ static int settle(const struct br_host *h, const struct br_box_shared *s, int ct
 }
 
 /* The launcher says that this process is in its place. */
-static int await_place(int ctl, struct br_err *err)
+int br_child_await_place(int ctl, struct br_err *err)
 {
     char word = 0;
     ssize_t n;
@@ -207,7 +216,7 @@ static int await_place(int ctl, struct br_err *err)
 
 /* ---- with the plan ---- */
 
-static int receive_plan(int ctl, const struct br_box_shared *s, int *fds, struct br_err *err)
+int br_child_receive(int ctl, const struct br_box_shared *s, int *fds, struct br_err *err)
 {
     union {
         struct cmsghdr align;
@@ -241,7 +250,7 @@ static int mount_all(const struct br_host *h, struct br_box_shared *s, const int
     int r = 0;
     if (l->tmp_bytes != e->tmp_bytes || l->tmp_inodes != e->tmp_inodes ||
         s->flags != s->expect.flags)
-        r = mount_own(l, s->flags, MS_REMOUNT, err);
+        r = br_child_mount_own(l, s->flags, MS_REMOUNT, err);
     if (r == 0 && s->workspace == BR_WORKSPACE_BIND)
         r = br_attach_workspace(h, s, fds, err);
     if (r == 0)
@@ -299,6 +308,12 @@ static int set_limits(const struct br_limits *l, struct br_err *err)
     return 0;
 }
 
+int br_child_limits(const struct br_box_shared *s, struct br_err *err)
+{
+    int r = set_limits(&s->limits, err);
+    return r < 0 ? r : narrow_cpus(s->limits.cpu_percent, s->pid, err);
+}
+
 /* What only this process can see, once bridle-init has made itself undumpable. */
 static int check_fds(int chan)
 {
@@ -350,9 +365,11 @@ static int confine(const struct br_host *h, const struct br_box_shared *s, int r
         STEP(br_weak_keep_caps(), "keep capabilities");
     r = rules < 0 || s->flags & BR_PLAN_NO_LANDLOCK ? 0 : br_landlock_apply(rules, err);
     if (r == 0)
-        r = set_limits(&s->limits, err);
-    if (r == 0)
-        r = narrow_cpus(s->limits.cpu_percent, s->pid, err);
+<<<<<<< HEAD
+        r = br_child_limits(s, err);
+=======
+        r = br_child_limits(&s->limits, err);
+>>>>>>> fd94f02 (sandbox: a backend that lets bubblewrap make the namespaces)
     if (r < 0)
         return r;
     int on_death = 0;
@@ -368,24 +385,17 @@ static int confine(const struct br_host *h, const struct br_box_shared *s, int r
 static int child(const struct br_host *h, struct br_box_shared *s, int ctl, int root)
 {
     static char *const argv[] = {(char *)(uintptr_t) "bridle-init", NULL};
-    static char *const envp[] = {(char *)(uintptr_t) "PATH=/usr/local/bin:/usr/bin:/bin",
-                                 (char *)(uintptr_t) "HOME=" BR_BOX_HOME,
-                                 (char *)(uintptr_t) "USER=agent",
-                                 (char *)(uintptr_t) "LOGNAME=agent",
-                                 (char *)(uintptr_t) "LANG=C.UTF-8",
-                                 (char *)(uintptr_t) "TMPDIR=/tmp",
-                                 NULL};
     struct br_err *err = &s->err;
     int fds[BR_BOX_FDS_MAX], rules = -1;
     if (!br_weak(FDS))
         br_close_from(3, (int[]){ctl, root}, 2);
     int r = prepare(h, root, err);
     if (r == 0)
-        r = await_place(ctl, err);
+        r = br_child_await_place(ctl, err);
     if (r == 0 && s->mapped)
         r = settle(h, s, ctl, &rules, err);
     if (r == 0)
-        r = receive_plan(ctl, s, fds, err);
+        r = br_child_receive(ctl, s, fds, err);
     if (r == 0 && !s->mapped)
         r = settle(h, s, ctl, &rules, err);
     if (r == 0)
@@ -400,7 +410,8 @@ static int child(const struct br_host *h, struct br_box_shared *s, int ctl, int 
     if (r < 0)
         return r;
     STEP(br_sys_prctl(PR_SET_DUMPABLE, 0, 0), "not dumpable");
-    (void)br_sys_exec(BR_BOX_INIT, argv, br_weak(ENV) ? environ : envp);
+    (void)br_sys_exec(BR_BOX_INIT, argv,
+                      br_weak(ENV) ? environ : (char *const *)(uintptr_t)br_child_env);
     return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                         "'bridle-init' could not be executed in the sandbox; nothing was started. "
                         "Is its file executable for everybody, on a mount without noexec?");
@@ -408,6 +419,9 @@ static int child(const struct br_host *h, struct br_box_shared *s, int ctl, int 
 
 _Noreturn void br_child_run(const struct br_host *h, struct br_box_shared *s, int ctl, int root)
 {
-    (void)child(h, s, ctl, root);
+    if (s->expect.backend == BR_BACKEND_BWRAP)
+        (void)br_bwrap_child(h, s, ctl, root);
+    else
+        (void)child(h, s, ctl, root);
     _exit(70);
 }

@@ -147,8 +147,10 @@ unsigned br_host_fds(const struct br_host *h, int *fds)
 
 void br_host_expect(struct br_host *h, const struct br_plan *plan)
 {
-    h->expect = (struct br_expect){
-        .identity = plan->identity, .flags = plan->flags, .limits = plan->limits};
+    h->expect = (struct br_expect){.backend = plan->backend,
+                                   .identity = plan->identity,
+                                   .flags = plan->flags,
+                                   .limits = plan->limits};
 }
 
 void br_host_idle(struct br_host *h)

@@ -63,6 +63,11 @@ const char *br_mask_path(unsigned n)
     return n < BR_ARRAY_LEN(masks) ? masks[n].path : NULL;
 }
 
+bool br_mask_is_dir(unsigned n)
+{
+    return masks[n].with == BR_MASK_DIR;
+}
+
 static int failed(const char *what, struct br_err *err)
 {
     return br_err_errno(err, BR_E_REQUIREMENT_MISSING,

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "sandbox/box_priv.h"
+#include "sandbox/bwrap.h"
 #include "sandbox/facts.h"
 #include "sandbox/rootfs.h"
 
@@ -99,7 +100,7 @@ void br_render_common(struct br_buf *out, const struct br_plan *plan)
     put_sources(out, plan);
 }
 
-/* ---- the native backend ---- */
+/* ---- the backends that this build launches ---- */
 
 static void put_mount(struct br_buf *out, const char *target, const char *source, const char *type,
                       bool writable, bool noexec)
@@ -174,8 +175,21 @@ static void put_cgroups(struct br_buf *out, const struct br_cg_place *place)
     br_buf_printf(out, "]");
 }
 
-static void render_native(struct br_buf *out, const struct br_host *h, const struct br_plan *plan,
-                          const struct br_who *who)
+static int put_bwrap(struct br_buf *out, const struct br_host *h, struct br_err *err)
+{
+    struct br_bwrap_argv a;
+    int r = br_bwrap_argv(&a, h->masked, err);
+    br_buf_printf(out, ",\"argv\":[");
+    for (unsigned i = 0; r == 0 && i < a.n; i++) {
+        br_buf_printf(out, "%s", i ? "," : "");
+        br_buf_put_json_str(out, a.v[i], strlen(a.v[i]));
+    }
+    br_buf_printf(out, "]");
+    return r;
+}
+
+static int render_launched(struct br_buf *out, const struct br_host *h, const struct br_plan *plan,
+                           const struct br_who *who, struct br_err *err)
 {
     br_buf_printf(out, "{");
     br_render_common(out, plan);
@@ -191,7 +205,9 @@ static void render_native(struct br_buf *out, const struct br_host *h, const str
     br_buf_printf(out, ",\"landlock\":{\"required\":%s,\"abi\":%d},",
                   plan->flags & BR_PLAN_NO_LANDLOCK ? "false" : "true", h->landlock_abi);
     put_cgroups(out, &h->place);
+    int r = plan->backend == BR_BACKEND_BWRAP ? put_bwrap(out, h, err) : 0;
     br_buf_printf(out, "}");
+    return r;
 }
 
 static int render_docker(struct br_buf *out, const struct br_plan *plan, const struct br_who *who,
@@ -216,7 +232,8 @@ int br_render_plan(struct br_buf *out, const struct br_host *h, const struct br_
     int r = 0;
     switch (plan->backend) {
     case BR_BACKEND_NATIVE:
-        render_native(out, h, plan, who);
+    case BR_BACKEND_BWRAP:
+        r = render_launched(out, h, plan, who, err);
         break;
     case BR_BACKEND_DOCKER:
         r = render_docker(out, plan, who, err);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "sandbox/box_priv.h"
+#include "sandbox/bwrap.h"
 #include "sandbox/facts.h"
 #include "sandbox/reopen.h"
 #include "sandbox/sources.h"
@@ -20,6 +21,8 @@ int br_plan_resolve(struct br_host *h, struct br_plan *plan, int ws_fd, struct b
         r = br_cg_require(&h->place, err);
     if (r == 0)
         r = br_landlock_require(h, plan, err);
+    if (r == 0 && plan->backend == BR_BACKEND_BWRAP)
+        r = br_bwrap_possible(h, plan, err);
     if (r == 0)
         r = br_leases_possible(h, plan, err);
     if (r < 0)

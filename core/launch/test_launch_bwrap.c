@@ -1,0 +1,171 @@
+/*
+ * Sandboxes that bubblewrap makes for the same plan: what the receipt says is measured like that of
+ * a native one, the workspace is the plan's, the limits hold, the end is verified; and what
+ * bubblewrap cannot express is refused.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "launch/test_rig.h"
+
+static void plan_of(struct rig *r)
+{
+    r->plan.backend = BR_BACKEND_BWRAP;
+    r->plan.flags |= BR_PLAN_NO_LANDLOCK;
+}
+
+static void open_bwrap(struct rig *r, uid_t uid)
+{
+    rig_need_root();
+    rig_open(r, uid);
+    plan_of(r);
+}
+
+/* Runs a script inside and compares all of its output. */
+static void says(struct rig *r, const char *script, const char *expected)
+{
+    const char *out;
+    (void)rig_sh(r, script, &out);
+    if (strcmp(out, expected) != 0)
+        fail_msg("%s\nexpected: %s\ngot: %s", script, expected, out);
+}
+
+static void has(const struct rig *r, const char *text)
+{
+    if (!strstr(r->receipt, text))
+        fail_msg("no %s in %s", text, r->receipt);
+}
+
+static void check(uid_t uid)
+{
+    struct rig r;
+    open_bwrap(&r, uid);
+    rig_put(&r, "file", "x\n");
+    rig_put(&r, "src/", NULL);
+    rig_put(&r, "src/a", "a\n");
+    rig_allow(&r, "src/**");
+    r.plan.flags |= BR_PLAN_TMP_NOEXEC;
+    r.plan.limits.nofile = 77;
+    assert_true(rig_launch(&r));
+    has(&r, "\"backend\":\"bwrap\"");
+    has(&r, "\"noNewPrivs\":true,\"seccomp\":2");
+    has(&r, "\"effective\":0,\"bounding\":0,\"ambient\":0");
+    has(&r, "\"landlock\":0");
+    has(&r, "\"nofile\":77");
+    says(&r, "id -u; id -g; hostname; pwd; ulimit -n", "1000\n1000\nbridle\n/workspace\n77\n");
+    says(&r, "cat file; echo y > file; echo b > src/b; cat src/b",
+         "x\nsh: 1: cannot create file: Read-only file system\nb\n");
+    says(&r, "cp /bin/true /tmp/t; /tmp/t || echo refused",
+         "sh: 1: /tmp/t: Permission denied\nrefused\n");
+    says(&r, "wc -c < /proc/cmdline; ls /sys; ls -A /home/agent", "0\n");
+    says(&r, "env | sort",
+         "HOME=/home/agent\nLANG=C.UTF-8\nLOGNAME=agent\nPATH=/usr/local/bin:/usr/bin:/bin\n"
+         "PWD=/workspace\nTMPDIR=/tmp\nUSER=agent\n");
+    /* the channel, which this pid 1 hands on, and the directory that ls reads */
+    says(&r, "ls /proc/self/fd", "0\n1\n2\n3\n4\n");
+    assert_int_equal(rig_call(&r, "mount"), EPERM);
+    rig_exit(&r, 7);
+    assert_int_equal(r.status, 7 << 8);
+    rig_close(&r);
+}
+
+static void test_as_root(void **state)
+{
+    (void)state;
+    check(0);
+}
+
+static void test_as_user(void **state)
+{
+    (void)state;
+    check(RIG_USER);
+}
+
+/* The limits of the cgroup and of the tmpfs hold, with one below as the control. */
+static void test_limits(void **state)
+{
+    struct rig r;
+    (void)state;
+    open_bwrap(&r, 0);
+    r.plan.limits.tmp_inodes = 10;
+    r.plan.limits.memory_bytes = 64u << 20;
+    assert_true(rig_launch(&r));
+    has(&r, "\"memoryBytes\":67108864");
+    says(&r, "i=0; while touch /tmp/$i 2>/dev/null; do i=$((i+1)); done; echo $i", "9\n");
+    assert_int_equal(rig_sh(&r, "head -c 16m /dev/zero | tail -c 16m > /dev/null", NULL), 0);
+    assert_int_not_equal(rig_sh(&r, "head -c 200m /dev/zero | tail -c 200m > /dev/null", NULL), 0);
+    rig_exit(&r, 0);
+    rig_close(&r);
+}
+
+/* Everything inside ends, and bubblewrap with it. */
+static void test_killed(void **state)
+{
+    struct rig r;
+    (void)state;
+    open_bwrap(&r, 0);
+    assert_true(rig_launch(&r));
+    assert_int_equal(rig_sh(&r, "setsid sleep 1000 >/dev/null 2>&1 & exit 0", NULL), 0);
+    assert_true(rig_children(r.pid) > 0);
+    assert_int_equal(br_chan_send(&r.chan, BR_MSG_LAUNCH_KILL, 0, NULL, NULL), 0);
+    rig_wait_stopped(&r);
+    assert_int_equal(r.verified, 1);
+    assert_int_equal(r.status, SIGKILL);
+    /* and the other backend afterwards */
+    br_plan_default(&r.plan);
+    assert_true(rig_launch(&r));
+    has(&r, "\"backend\":\"native\"");
+    rig_exit(&r, 0);
+    rig_close(&r);
+}
+
+/* The launcher dies: so does the sandbox, through bubblewrap. */
+static void test_launcher_killed(void **state)
+{
+    struct rig r, next;
+    struct pollfd p;
+    (void)state;
+    open_bwrap(&r, 0);
+    assert_true(rig_launch(&r));
+    assert_int_equal(kill(r.pid, SIGKILL), 0);
+    assert_int_equal(waitpid(r.pid, NULL, 0), r.pid);
+    p = (struct pollfd){.fd = r.pidfd, .events = POLLIN};
+    assert_int_equal(poll(&p, 1, 10000), 1);
+    rig_open(&next, 0); /* sweeps */
+    assert_int_equal(rig_cgroups(r.pid), 0);
+    r.pid = 0;
+    br_chan_close(&r.chan);
+    rig_close(&r);
+    rig_close(&next);
+}
+
+static void test_refused(void **state)
+{
+    struct rig r;
+    (void)state;
+    open_bwrap(&r, 0);
+    r.plan.flags = 0;
+    assert_false(rig_launch_at(&r, -1));
+    assert_int_equal(r.code, BR_E_REQUIREMENT_MISSING);
+    assert_non_null(strstr(r.text, "cannot express Landlock"));
+    assert_int_equal(rig_children(r.pid), 0);
+    assert_int_equal(rig_cgroups(r.pid), 0);
+    plan_of(&r);
+    assert_true(rig_launch(&r));
+    rig_exit(&r, 0);
+    rig_close(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_as_root),         cmocka_unit_test(test_as_user),
+        cmocka_unit_test(test_limits),          cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_launcher_killed), cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, rig_delegate, rig_undelegate);
+}

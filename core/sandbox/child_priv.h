@@ -1,0 +1,28 @@
+/*
+ * core/sandbox, private: steps of a child between clone3 and exec that the native backend and the
+ * one of bubblewrap share. Each returns 0, or a negative code and the child's last words in err.
+ */
+#ifndef BR_SANDBOX_CHILD_PRIV_H
+#define BR_SANDBOX_CHILD_PRIV_H
+
+#include "sandbox/box_priv.h"
+
+/* The whole environment of pid 1, NULL-terminated. */
+extern const char *const br_child_env[];
+
+int br_child_null_stdio(struct br_err *err);
+int br_child_await_place(int ctl, struct br_err *err);
+int br_child_become(const struct br_host *h, struct br_err *err);
+/* Its own limits below the present root, in a cgroup namespace of its own. */
+int br_child_mount_cgroup(const struct br_host *h, struct br_err *err);
+/* /tmp and the home directory below the present root. */
+int br_child_mount_own(const struct br_limits *l, uint32_t flags, unsigned long more,
+                       struct br_err *err);
+int br_child_receive(int ctl, const struct br_box_shared *s, int *fds, struct br_err *err);
+/* Resource limits, and the CPUs that it may use. */
+int br_child_limits(const struct br_box_shared *s, struct br_err *err);
+
+/* bwrap_child.c: never returns but with the reason. */
+int br_bwrap_child(const struct br_host *h, struct br_box_shared *s, int ctl, int root);
+
+#endif
