@@ -61,7 +61,7 @@ static void check(uid_t uid)
          "x\nsh: 1: cannot create file: Read-only file system\nb\n");
     says(&r, "cp /bin/true /tmp/t; /tmp/t || echo refused",
          "sh: 1: /tmp/t: Permission denied\nrefused\n");
-    says(&r, "wc -c < /proc/cmdline; ls /sys; ls -A /home/agent", "0\n");
+    says(&r, "wc -c < /proc/cmdline; ls -A /run; ls -A /home/agent", "0\n");
     says(&r, "env | sort",
          "HOME=/home/agent\nLANG=C.UTF-8\nLOGNAME=agent\nPATH=/usr/local/bin:/usr/bin:/bin\n"
          "PWD=/workspace\nTMPDIR=/tmp\nUSER=agent\n");
@@ -143,6 +143,24 @@ static void test_launcher_killed(void **state)
     rig_close(&next);
 }
 
+/* A workspace that is a copy in a lease, and scratch space, each with its quota. */
+static void test_leases(void **state)
+{
+    struct rig r;
+    (void)state;
+    open_bwrap(&r, 0);
+    rig_config(&r);
+    rig_put(&r, "file", "x\n");
+    r.plan.workspace = BR_WORKSPACE_LEASE;
+    r.plan.disks[BR_DISK_WORKSPACE] = (struct br_quota){BR_QUOTA_EXT4, 4u << 20, 64};
+    r.plan.disks[BR_DISK_SCRATCH] = (struct br_quota){BR_QUOTA_TMPFS, 1u << 20, 16};
+    assert_true(rig_launch(&r));
+    says(&r, "cat file; echo y > file; cat file", "x\ny\n");
+    says(&r, "i=0; while touch /scratch/$i 2>/dev/null; do i=$((i+1)); done; echo $i", "15\n");
+    rig_exit(&r, 0);
+    rig_close(&r);
+}
+
 static void test_refused(void **state)
 {
     struct rig r;
@@ -166,6 +184,7 @@ int main(void)
         cmocka_unit_test(test_as_root),         cmocka_unit_test(test_as_user),
         cmocka_unit_test(test_limits),          cmocka_unit_test(test_killed),
         cmocka_unit_test(test_launcher_killed), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_leases),
     };
     return cmocka_run_group_tests(tests, rig_delegate, rig_undelegate);
 }

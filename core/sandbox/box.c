@@ -359,7 +359,7 @@ int br_box_start(struct br_box *b, const struct br_plan *plan, int ws_fd, int ch
     if (r == 0)
         r = br_measure_final(b, err);
     if (r == 0)
-        r = br_leases_measure(&b->leases, b->pid, err);
+        r = br_leases_measure(&b->leases, b->pid, plan->backend == BR_BACKEND_BWRAP, err);
     if (r == 0)
         r = br_measure_check(b, plan, err);
     if (r == 0)

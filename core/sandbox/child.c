@@ -365,11 +365,7 @@ static int confine(const struct br_host *h, const struct br_box_shared *s, int r
         STEP(br_weak_keep_caps(), "keep capabilities");
     r = rules < 0 || s->flags & BR_PLAN_NO_LANDLOCK ? 0 : br_landlock_apply(rules, err);
     if (r == 0)
-<<<<<<< HEAD
         r = br_child_limits(s, err);
-=======
-        r = br_child_limits(&s->limits, err);
->>>>>>> fd94f02 (sandbox: a backend that lets bubblewrap make the namespaces)
     if (r < 0)
         return r;
     int on_death = 0;

@@ -141,7 +141,14 @@ static int mount_id(int fd, uint64_t *id)
     return 0;
 }
 
-int br_leases_measure(struct br_leases *ls, pid_t pid, struct br_err *err)
+/* The root of one and the same file system, which no other lease has. */
+static bool same_root(int a, int b)
+{
+    struct stat x, y;
+    return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+int br_leases_measure(struct br_leases *ls, pid_t pid, bool rebound, struct br_err *err)
 {
     char path[64];
     uint64_t here, inside;
@@ -156,11 +163,11 @@ int br_leases_measure(struct br_leases *ls, pid_t pid, struct br_err *err)
             r = br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                              "the %s lease could not be measured; nothing was started",
                              br_disk_names[i]);
-        else if (here != inside)
+        else if (rebound ? !same_root(fd, d->mount) : here != inside)
             r = differs(err, br_disk_names[i], "it is not mounted at its place");
         else
             r = check_quota(d, fd, br_disk_names[i], err);
-        d->stat.mnt_id = here;
+        d->stat.mnt_id = inside;
     }
     return r;
 }

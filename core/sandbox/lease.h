@@ -67,8 +67,9 @@ int br_leases_open(struct br_leases *ls, struct br_host *h, const struct br_plan
  * Returns how many; -1 and errno on failure. */
 int br_leases_give(const struct br_leases *ls, struct br_box_shared *s, int fds[BR_DISKS]);
 /* When the child has executed: is each of them what is mounted at its place, with the planned
- * flags and quota? -BR_E_REQUIREMENT_MISSING naming what differs. */
-int br_leases_measure(struct br_leases *ls, pid_t pid, struct br_err *err);
+ * flags and quota? `rebound`: through a bind of it, as bubblewrap makes. -BR_E_REQUIREMENT_MISSING
+ * naming what differs. */
+int br_leases_measure(struct br_leases *ls, pid_t pid, bool rebound, struct br_err *err);
 /* Append the JSON array of the receipt. */
 void br_leases_receipt(struct br_buf *out, const struct br_leases *ls, const struct br_copied *c);
 /*

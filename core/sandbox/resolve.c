@@ -17,8 +17,9 @@ int br_plan_resolve(struct br_host *h, struct br_plan *plan, int ws_fd, struct b
                     struct br_buf *facts, struct br_err *err)
 {
     int r = br_plan_check(plan, err);
-    if (r == 0)
-        r = br_cg_require(&h->place, err);
+    if (r < 0)
+        return br_err_wrap(err, "nothing was started");
+    r = br_cg_require(&h->place, err);
     if (r == 0)
         r = br_landlock_require(h, plan, err);
     if (r == 0 && plan->backend == BR_BACKEND_BWRAP)
@@ -26,7 +27,7 @@ int br_plan_resolve(struct br_host *h, struct br_plan *plan, int ws_fd, struct b
     if (r == 0)
         r = br_leases_possible(h, plan, err);
     if (r < 0)
-        return br_err_wrap(err, "nothing was started");
+        return r;
     struct br_who who;
     BR_CLEANUP_FD int ws = br_reopen_here(ws_fd, O_PATH | O_DIRECTORY, "the workspace", err);
     if (ws < 0)

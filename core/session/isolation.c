@@ -60,10 +60,15 @@ static int check_identity(const json_t *receipt, const json_t *init, struct br_e
     /* an ordinary user's launcher cannot drop that user's groups */
     if (r == 0 && !(kind && strcmp(kind, "operator") == 0))
         r = is_text(init, "groups", "", err);
+    /* pid 1 sees the map to the namespace around its own: of bubblewrap's that is not the host's */
+    const char *backend = json_string_value(json_object_get(receipt, "backend"));
+    bool nested = backend && strcmp(backend, "bwrap") == 0;
+    const char *uids = json_string_value(json_object_get(receipt, "uidMap"));
+    const char *gids = json_string_value(json_object_get(receipt, "gidMap"));
     if (r == 0)
-        r = is_text(init, "uidMap", json_string_value(json_object_get(receipt, "uidMap")), err);
+        r = is_text(init, "uidMap", nested ? "1000 1000 1" : uids, err);
     if (r == 0)
-        r = is_text(init, "gidMap", json_string_value(json_object_get(receipt, "gidMap")), err);
+        r = is_text(init, "gidMap", nested ? "1000 1000 1" : gids, err);
     for (size_t i = 0; r == 0 && i < BR_ARRAY_LEN(caps); i++)
         r = is_text(init, caps[i], "0000000000000000", err);
     return r;
