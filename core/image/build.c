@@ -1,7 +1,8 @@
 /*
  * An image from Debian packages, with mmdebstrap. Called by bridle-image for the operator, who
  * trusts the mirrors that apt on this host trusts. The packages' scripts run in mmdebstrap's own
- * user namespace; its result is a tar file, and from there on it is imported like any other.
+ * namespaces, for root with root's ids; its result is a tar file, and from there on it is imported
+ * like any other.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -122,13 +122,27 @@ static const char *passed(const char *name, char *dst, size_t cap)
     return n > 0 && (size_t)n < cap ? dst : NULL;
 }
 
+/* Where mmdebstrap makes its tree: in the private directory, which is swept. An ordinary user's ids
+ * of /etc/subuid cannot reach that. */
+static const char *own_tmpdir(const struct br_work *w)
+{
+    static char text[BR_PATH_MAX + 8] = "TMPDIR=";
+    char link[32];
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", w->fd);
+    ssize_t n = geteuid() == 0 ? readlink(link, text + 7, BR_PATH_MAX) : -1;
+    if (n <= 0 || n == BR_PATH_MAX)
+        return "TMPDIR=/tmp";
+    text[7 + n] = 0;
+    return text;
+}
+
 static _Noreturn void child(const struct br_work *w, const struct br_tool *t, const char *path,
                             int null, int talk)
 {
     static const char *const proxies[] = {"http_proxy", "https_proxy", "no_proxy"};
     static char values[BR_ARRAY_LEN(proxies)][1024];
     const char *env[8] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "HOME=/nonexistent",
-                          t->trusted ? "TMPDIR=/tmp" : "TMPDIR=."};
+                          t->trusted ? own_tmpdir(w) : "TMPDIR=."};
     unsigned n = 4;
     for (unsigned i = 0; t->trusted && i < BR_ARRAY_LEN(proxies); i++)
         if (passed(proxies[i], values[i], sizeof(values[i])))
@@ -188,14 +202,16 @@ static int count(void *ctx, struct br_walk_entry *e, struct br_err *err)
     return br_image_stop ? -BR_E_CANCELED : 0;
 }
 
-static int check_usage(const struct br_work *w, const struct usage *before, struct br_err *err)
+static int check_usage(const struct br_work *w, const struct br_tool *t, const struct usage *before,
+                       struct br_err *err)
 {
     struct usage now = {0, 0};
+    unsigned copies = t->trusted ? 4 : 1; /* it has the packages, the tree and the archive */
     int r = br_walk(w->fd, true, count, &now, err);
     if (r == -BR_E_LIMIT_EXCEEDED)
         return br_err_wrap(err, "no image was made");
-    if (now.bytes <= before->bytes + w->max_bytes + SLACK_BYTES &&
-        now.entries <= before->entries + w->max_entries + SLACK_ENTRIES)
+    if (now.bytes <= before->bytes + copies * w->max_bytes + SLACK_BYTES &&
+        now.entries <= before->entries + copies * w->max_entries + SLACK_ENTRIES)
         return 0;
     return br_err_set(err, BR_E_LIMIT_EXCEEDED,
                       "the image is larger than %llu bytes or %llu files; no image was made",
@@ -273,8 +289,8 @@ static void stop_child(const struct br_tool *t, pid_t pid, int pidfd)
 }
 
 /* Wait for its end. 0 or why it was killed. */
-static int watch(const struct br_work *w, int pidfd, struct talk *talk, const struct usage *before,
-                 struct br_err *err)
+static int watch(const struct br_work *w, const struct br_tool *t, int pidfd, struct talk *talk,
+                 const struct usage *before, struct br_err *err)
 {
     uint64_t next = br_now_us() + LOOK_MS * 1000u;
     for (;;) {
@@ -289,7 +305,7 @@ static int watch(const struct br_work *w, int pidfd, struct talk *talk, const st
         if (br_now_us() < next)
             continue;
         uint64_t began = br_now_us();
-        int r = check_usage(w, before, err);
+        int r = check_usage(w, t, before, err);
         if (r < 0)
             return r;
         /* a large tree takes long to measure: not more than a fifth of the time */
@@ -322,7 +338,7 @@ int br_tool_run(const struct br_work *w, const struct br_tool *t, struct br_err 
         return br_err_errno(err, BR_E_FAILED, "'%s' could not be started", t->argv[0]);
     }
     (void)setpgid(pid, pid); /* whoever is first */
-    r = watch(w, pidfd, &talk, &before, err);
+    r = watch(w, t, pidfd, &talk, &before, err);
     if (r < 0)
         stop_child(t, pid, pidfd);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
