@@ -473,7 +473,7 @@ static void test_faults(void **state)
     for (unsigned i = 0; i < BR_ARRAY_LEN(calls); i++) {
         unsigned refused = 0;
         bool through = false;
-        for (int n = calls[i].first; !through; n += n < calls[i].first + 6 ? 1 : 3) {
+        for (int n = calls[i].first; !through; n += n < calls[i].first + 3 ? 1 : 4) {
             char fault[64];
             make_world(&w, 0);
             put_raw(&w);
