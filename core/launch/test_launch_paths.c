@@ -715,102 +715,6 @@ static void test_dev_is_not_what_it_seems(void **state)
     rig_close(&r);
 }
 
-/* ---- Landlock ---- */
-
-/* A kernel without it: the profile that requires it is refused, with the one that does not. */
-static void test_without_landlock(void **state)
-{
-    struct rig r;
-    (void)state;
-    rig_need_root();
-    rig_make(&r, 0);
-    r.fault = "LANDLOCK:1:38";
-    rig_start(&r);
-    rig_put(&r, "src/", NULL);
-    rig_allow(&r, "src/**");
-    assert_false(rig_launch_at(&r, -1));
-    assert_int_equal(r.code, BR_E_REQUIREMENT_MISSING);
-    assert_non_null(strstr(r.text, "run-nolandlock-v1"));
-    assert_int_equal(rig_children(r.pid), 0);
-    r.plan.flags |= BR_PLAN_NO_LANDLOCK;
-    assert_true(rig_launch(&r));
-    assert_non_null(strstr(r.receipt, "\"landlock\":0"));
-    must(&r, "echo x > src/x");
-    must_not(&r, "echo x > x", "Read-only file system");
-    rig_exit(&r, 0);
-    rig_close(&r);
-}
-
-/* Without the read-only mounts it is Landlock alone that keeps the workspace. */
-static void test_landlock_alone(void **state)
-{
-    struct rig r;
-    (void)state;
-    rig_need_root();
-    for (int without = 0; without < 2; without++) {
-        rig_make(&r, 0);
-        rig_put(&r, "src/", NULL);
-        rig_put(&r, "file", "x");
-        r.weak = without ? "rw,landlock" : "rw";
-        rig_start(&r);
-        rig_allow(&r, "src/**");
-        assert_true(rig_launch(&r));
-        must(&r, "echo x > src/x && mkdir src/d && mv src/x src/d/y && cat file && ls / /usr");
-        if (without) {
-            must(&r, "echo x >> file && mkdir d");
-        } else {
-            must_not(&r, "echo x >> file", "Permission denied");
-            must_not(&r, "mkdir d", "Permission denied");
-            must_not(&r, "truncate -s0 file", "Permission denied");
-            must_not(&r, "ln -s x z", "Permission denied");
-        }
-        rig_exit(&r, 0);
-        rig_close(&r);
-    }
-}
-
-#define ABSTRACT                                                                                   \
-    "python3 -c 'import socket\ns=socket.socket(socket.AF_UNIX)\ns.connect(\"\\0%s\")\n"           \
-    "print(\"connected\")'"
-
-/* In the host's network namespace it is Landlock alone that keeps abstract sockets apart. */
-static void test_landlock_scopes(void **state)
-{
-    struct rig r;
-    char script[512], name[64];
-    struct sockaddr_un sa = {.sun_family = AF_UNIX};
-    (void)state;
-    rig_need_root();
-    int n = snprintf(name, sizeof(name), "bridle-test-%d", (int)getpid());
-    memcpy(sa.sun_path + 1, name, (size_t)n);
-    BR_CLEANUP_FD int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(s, (struct sockaddr *)&sa,
-                          (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)),
-                     0);
-    assert_int_equal(listen(s, 4), 0);
-    snprintf(script, sizeof(script), ABSTRACT, name);
-    for (int without = 0; without < 2; without++) {
-        rig_make(&r, 0);
-        r.weak = without ? "netns,landlock" : "netns";
-        rig_start(&r);
-        assert_true(rig_launch(&r));
-        const char *abi = strstr(r.receipt, "\"landlock\":");
-        assert_non_null(abi);
-        if (without || atoi(abi + strlen("\"landlock\":")) < 6)
-            must(&r, script);
-        else
-            must_not(&r, script, "Operation not permitted");
-        rig_exit(&r, 0);
-        rig_close(&r);
-    }
-    /* and in a sandbox that is not weakened */
-    rig_open(&r, 0);
-    assert_true(rig_launch(&r));
-    must_not(&r, script, "refused");
-    rig_exit(&r, 0);
-    rig_close(&r);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -825,9 +729,6 @@ int main(void)
         cmocka_unit_test(test_proc),
         cmocka_unit_test(test_dev),
         cmocka_unit_test(test_dev_is_not_what_it_seems),
-        cmocka_unit_test(test_without_landlock),
-        cmocka_unit_test(test_landlock_alone),
-        cmocka_unit_test(test_landlock_scopes),
     };
     /* mounts of these tests reach the launcher, and nobody else */
     if (geteuid() == 0 &&
