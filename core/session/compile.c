@@ -161,16 +161,21 @@ int session_compile(struct session *s, struct br_err *err)
     if (r < 0)
         return r;
     r = session_wait(s, &s->scripted_reply.done, COMPILE_TIMEOUT_US, false);
+    /* the profile's text runs first, and which one it was cannot be told from here */
+    const char *profile = s->choice.source && s->choice.source[0] ? s->choice.path : "";
+    const char *policy = s->policy_path[0] ? s->policy_path : "default";
     if (r == -BR_E_TIMEOUT)
         return br_err_set(err, BR_E_INVALID_POLICY,
-                          "the policy '%s' did not compile within %u seconds; it was not used",
-                          s->policy_path[0] ? s->policy_path : "default",
+                          "the policy '%s'%s%.512s%s did not compile within %u seconds; it was not "
+                          "used",
+                          policy, *profile ? " or the profile '" : "", profile, *profile ? "'" : "",
                           COMPILE_TIMEOUT_US / 1000000u);
     if (r < 0 && s->script.fd < 0)
         return br_err_set(err, BR_E_INVALID_POLICY,
-                          "the policy '%s' ended its process (out of time or memory); it was not "
-                          "used",
-                          s->policy_path[0] ? s->policy_path : "default");
+                          "the policy '%s'%s%.512s%s ended its process (out of time or memory); it "
+                          "was not used",
+                          policy, *profile ? " or the profile '" : "", profile,
+                          *profile ? "'" : "");
     if (r < 0)
         return br_err_set(err, (enum br_code) - r, "%s", s->stop_err.text);
     if (s->scripted_reply.code < 0) {
