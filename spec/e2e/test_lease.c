@@ -1,0 +1,96 @@
+/*
+ * Leases end to end, with the capabilities that bridled leaves its launcher: a workspace that is a
+ * copy with a quota, and a state disk that outlives its run. Root only: an ordinary user is
+ * refused.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support/e2e.h"
+
+static void open_project(struct e2e *t)
+{
+    e2e_open(t, 0);
+    e2e_write(t, "workspace/a.txt", "before\n");
+    e2e_write(t, "policy.lua",
+              "local policy = require 'bridle.policy'\n"
+              "return policy.bundle { api = 1, name = 'allow-all', rules = {\n"
+              "  policy.allow { id = 'all', action = '*' } } }\n");
+    e2e_write(t, "task.yaml",
+              "id: fix\ntitle: fix\ngoal: fix it\nacceptance: [done]\nallowed_paths: [src/**]\n"
+              "permissions: {process.exec: allow, fs.read: allow, fs.write: allow}\n"
+              "delivery: {type: none}\n");
+    e2e_write(t, "disks.lua",
+              "return { name = 'disks', version = 1, rules = { { id = 'no-network', effect = "
+              "'deny', actions = { 'network' }, match = 'any', patterns = {} } }, sandbox = { "
+              "backend = 'native', image = 'host', identity = 'dedicated', landlock = 'required', "
+              "workspace = 'lease', limits = { memory_bytes = 1 << 30, pids = 32, cpu_percent = "
+              "100, nofile = 256, fsize_bytes = 1 << 30, tmp_bytes = 1 << 20, tmp_inodes = 100, "
+              "output_bytes = 4096, exec_seconds = 30, wall_seconds = 60 }, disks = { workspace = "
+              "{ kind = 'ext4', bytes = 4 << 20, inodes = 64 }, state = { kind = 'ext4', bytes = "
+              "2 << 20, inodes = 32, name = 'notes' } } }, offers = { 'workspace-tmpfs-v1' } }\n");
+}
+
+static bool has(const struct br_buf *b, const char *text)
+{
+    return b->len && memmem(b->data, b->len, text, strlen(text));
+}
+
+static void expect(struct e2e_result *r, int status, const char *said)
+{
+    if (r->status != status || (said && !has(&r->out, said) && !has(&r->err, said)))
+        fail_msg("status %d, not %d; expected '%s' in:\n%s%s", r->status, status, said ? said : "",
+                 r->out.data ? (char *)r->out.data : "", r->err.data ? (char *)r->err.data : "");
+    e2e_result_free(r);
+}
+
+/* One simple command of at most three words. */
+static void run(struct e2e *t, int status, const char *said, const char *a, const char *b,
+                const char *c)
+{
+    struct e2e_result r;
+    e2e_run(t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "--profile",
+            "disks.lua", "task.yaml", "--", a, b, c, NULL);
+    expect(&r, status, said);
+}
+
+static void test_disks(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    t.activated = true;
+    e2e_run(&t, &r, "bridle", "activate", "disks.lua", NULL);
+    if (geteuid() != 0) {
+        expect(&r, 6, "workspace-tmpfs-v1");
+        e2e_close(&t);
+        return;
+    }
+    expect(&r, 0, "'disks' works");
+    run(&t, 0, NULL, "cp", "a.txt", "/state/note");
+    run(&t, 0, NULL, "truncate", "-s0", "a.txt");
+    run(&t, 0, "before", "cat", "/state/note", "a.txt");
+    run(&t, 1, "No space left on device", "dd", "if=/dev/zero", "of=big");
+    BR_CLEANUP_FREE char *text = e2e_read(&t, "workspace/a.txt");
+    assert_string_equal(text, "before\n");
+    assert_null(e2e_read(&t, "workspace/big"));
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_disks),
+    };
+    e2e_isolate();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
