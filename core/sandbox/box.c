@@ -149,6 +149,7 @@ int br_box_make(struct br_host *h, struct br_box *b, unsigned slot, uint64_t id,
     *b = (struct br_box){
         .host = h, .slot = slot, .shared = &h->shared[slot], .pidfd = -1, .ctl = -1, .mntns = -1};
     br_leases_init(&b->leases);
+    br_cg_init(&h->place, &b->cg);
     b->shared->pid = 0;
     b->shared->nallowed = 0;
     b->shared->disks = 0;
@@ -158,7 +159,8 @@ int br_box_make(struct br_host *h, struct br_box *b, unsigned slot, uint64_t id,
     int r = br_cg_require(&h->place, err);
     if (r == 0 && !h->fresh)
         r = br_host_refresh(h, err);
-    if (r == 0)
+    bool born_inside = br_cg_has_v2(&h->place);
+    if (r == 0 && born_inside)
         r = br_cg_make(&h->place, &b->cg, id, err);
     if (r < 0)
         return r;
@@ -172,7 +174,10 @@ int br_box_make(struct br_host *h, struct br_box *b, unsigned slot, uint64_t id,
         (void)br_cg_remove(&b->cg, NULL);
         return r;
     }
-    r = place(b, err);
+    /* while the child makes its root */
+    r = born_inside ? 0 : br_cg_make(&h->place, &b->cg, id, err);
+    if (r == 0)
+        r = place(b, err);
     if (r < 0)
         discard(b, sibling);
     return r;
@@ -208,21 +213,23 @@ bool br_box_fits(const struct br_box *b, const struct br_plan *plan)
 
 /* ---- talking to the child ---- */
 
-/* Wait for the end of file that a good exec causes. */
-static int await_exec(struct br_box *b, struct br_err *err)
+/* Wait until the child has made its mounts and can make no more, or for the end of file that a good
+ * exec causes. */
+static int await_child(struct br_box *b, bool exec, struct br_err *err)
 {
-    char byte;
+    char word = 0;
     ssize_t n;
     do {
-        n = read(b->ctl, &byte, 1); /* SO_RCVTIMEO bounds it */
+        n = read(b->ctl, &word, 1); /* SO_RCVTIMEO bounds it */
     } while (n < 0 && errno == EINTR);
     if (n < 0 && errno == EAGAIN)
         return br_err_set(err, BR_E_TIMEOUT,
                           "setting up the sandbox took more than %d seconds; nothing was started",
                           b->shared->disks & 1u << BR_DISK_WORKSPACE ? COPY_DEADLINE_S
                                                                      : SETUP_DEADLINE_S);
-    bool executed = n == 0 && b->shared->err.code == BR_OK && !b->shared->copying;
-    return executed ? 0 : br_box_child_failed(b, err);
+    bool done = exec ? n == 0 : n == 1 && word == BR_WORD_MOUNTED;
+    done = done && b->shared->err.code == BR_OK && !b->shared->copying;
+    return done ? 0 : br_box_child_failed(b, err);
 }
 
 static int send_plan(struct br_box *b, const int *fds, unsigned nfds, struct br_err *err)
@@ -355,7 +362,11 @@ int br_box_start(struct br_box *b, const struct br_plan *plan, int ws_fd, int ch
     if (r == 0 && !b->read)
         r = br_measure_limits(b, err);
     if (r == 0)
-        r = plan->backend == BR_BACKEND_BWRAP ? br_bwrap_await(b, err) : await_exec(b, err);
+        r = plan->backend == BR_BACKEND_BWRAP ? br_bwrap_await(b, err) : await_child(b, false, err);
+    if (r == 0) /* it cannot mount any more, and still has to execute */
+        r = br_measure_mounts(b, err);
+    if (r == 0 && plan->backend != BR_BACKEND_BWRAP)
+        r = await_child(b, true, err);
     if (r == 0)
         r = br_measure_final(b, err);
     if (r == 0)

@@ -23,6 +23,8 @@
 /* Before it: the child is in its cgroups and, if that was possible without the plan, its ids are
  * mapped. */
 #define BR_WORD_PLACED 'j'
+/* The child's one word: its mounts are made, and it has no capability to make more. */
+#define BR_WORD_MOUNTED 'm'
 
 /* Those descriptors, in this order, then one per allowed path, then one per lease. */
 enum { BR_BOX_FD_CHAN, BR_BOX_FD_WORKSPACE, BR_BOX_FD_ALLOWED };
@@ -205,6 +207,8 @@ int br_measure_joined(struct br_box *b, struct br_err *err);
 int br_measure_self(struct br_host *h, struct br_err *err);
 /* Id maps and limits, once they are set. */
 int br_measure_limits(struct br_box *b, struct br_err *err);
+/* Its mounts, when it can make no more. */
+int br_measure_mounts(struct br_box *b, struct br_err *err);
 /* The rest, when it has executed: in its final state, before anybody can ask it to do something. */
 int br_measure_final(struct br_box *b, struct br_err *err);
 /* Refuse what differs from the plan. */

@@ -58,9 +58,22 @@ static int open_one(const struct br_cg_dir *d, const char *name)
     return openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 }
 
-static void name_cgroup(const struct br_cg_place *p, struct br_cg *cg, uint64_t id)
+void br_cg_init(const struct br_cg_place *p, struct br_cg *cg)
 {
     *cg = (struct br_cg){.place = p, .fds = {-1, -1, -1}};
+}
+
+bool br_cg_has_v2(const struct br_cg_place *p)
+{
+    for (unsigned i = 0; i < p->ndirs; i++)
+        if (p->dirs[i].v2)
+            return true;
+    return false;
+}
+
+static void name_cgroup(const struct br_cg_place *p, struct br_cg *cg, uint64_t id)
+{
+    br_cg_init(p, cg);
     snprintf(cg->name, sizeof(cg->name), "%s.%016" PRIx64, p->tag, id);
 }
 

@@ -49,6 +49,10 @@ void br_cg_place_close(struct br_cg_place *p);
 /* -BR_E_REQUIREMENT_MISSING naming the first controller that cannot be used. */
 int br_cg_require(const struct br_cg_place *p, struct br_err *err);
 
+/* One that is not made. */
+void br_cg_init(const struct br_cg_place *p, struct br_cg *cg);
+/* Is a process born in its cgroup, with CLONE_INTO_CGROUP? */
+bool br_cg_has_v2(const struct br_cg_place *p);
 /* Make an empty cgroup, named by the place's tag and `id`. On failure nothing is left. */
 int br_cg_make(const struct br_cg_place *p, struct br_cg *cg, uint64_t id, struct br_err *err);
 /* The one of that name that another process made; -1 in fds where it does not exist. */

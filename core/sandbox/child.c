@@ -355,7 +355,7 @@ static int arrange_fds(int *ctl, int *rules, int chan, struct br_err *err)
 }
 
 /* The filter is last: it refuses what the rest needs. */
-static int confine(const struct br_host *h, const struct br_box_shared *s, int rules,
+static int confine(const struct br_host *h, const struct br_box_shared *s, int ctl, int rules,
                    struct br_err *err)
 {
     int r = br_weak(CAPS) ? 0 : drop_capabilities(err);
@@ -373,6 +373,7 @@ static int confine(const struct br_host *h, const struct br_box_shared *s, int r
     if (!br_weak(PDEATH))
         STEP(prctl(PR_GET_PDEATHSIG, &on_death) < 0 || on_death != SIGKILL ? -1 : 0,
              "die with the launcher");
+    STEP(send(ctl, (char[]){BR_WORD_MOUNTED}, 1, MSG_NOSIGNAL), "tell the launcher");
     if (!br_weak(FILTER) && !br_weak(SUID))
         STEP(br_sys_seccomp(&h->filter), "system call filter");
     return 0;
@@ -402,7 +403,7 @@ static int child(const struct br_host *h, struct br_box_shared *s, int ctl, int 
     if (r == 0)
         r = arrange_fds(&ctl, &rules, fds[BR_BOX_FD_CHAN], err);
     if (r == 0)
-        r = confine(h, s, rules, err);
+        r = confine(h, s, ctl, rules, err);
     if (r < 0)
         return r;
     STEP(br_sys_prctl(PR_SET_DUMPABLE, 0, 0), "not dumpable");

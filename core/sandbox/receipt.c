@@ -200,6 +200,16 @@ static int read_rlimits(struct br_box *b, struct br_err *err)
     return 0;
 }
 
+int br_measure_mounts(struct br_box *b, struct br_err *err)
+{
+    char who[16];
+    snprintf(who, sizeof(who), "%d", (int)b->pid);
+    int r = br_mounts_read(&b->measured.mounts, who, err);
+    if (r == 0)
+        br_mounts_sort(&b->measured.mounts);
+    return r;
+}
+
 int br_measure_final(struct br_box *b, struct br_err *err)
 {
     char who[16];
@@ -218,10 +228,6 @@ int br_measure_final(struct br_box *b, struct br_err *err)
     m->session = getsid(b->pid);
     cpu_set_t cpus;
     m->cpus = sched_getaffinity(b->pid, sizeof(cpus), &cpus) == 0 ? (unsigned)CPU_COUNT(&cpus) : 0;
-    if (r == 0)
-        r = br_mounts_read(&m->mounts, who, err);
-    if (r == 0)
-        br_mounts_sort(&m->mounts);
     return r;
 }
 
