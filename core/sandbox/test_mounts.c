@@ -1,0 +1,162 @@
+/*
+ * The comparison of a mount table with what was planned, and reading this process's own.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sandbox/mounts.h"
+
+#define RO_LOCKED (BR_MNT_RO | BR_MNT_NOSUID | BR_MNT_NODEV)
+
+static void want_all(struct br_mount_wants *w)
+{
+    *w = (struct br_mount_wants){.n = 0};
+    (void)br_want(w, "/", RO_LOCKED, 0);
+    struct br_mount_want *tmp = br_want(w, "/tmp", BR_MNT_NOSUID | BR_MNT_NODEV, 0);
+    tmp->type = "tmpfs";
+    tmp->bytes = 8191; /* two pages */
+    tmp->inodes = 7;
+    (void)br_want(w, "/workspace", RO_LOCKED, BR_MNT_NOEXEC);
+    (void)br_want(w, "/workspace/a b", BR_MNT_NOSUID | BR_MNT_NODEV, BR_MNT_RO);
+    br_want(w, "/workspace", RO_LOCKED, BR_MNT_NOEXEC)->kind = BR_WANT_BELOW;
+    br_want(w, "/proc/keys", RO_LOCKED, 0)->kind = BR_WANT_MAYBE;
+}
+
+static struct br_mount table[8];
+
+static void have_all(struct br_mounts *m)
+{
+    const struct br_mount all[] = {
+        {.target = "/", .type = "tmpfs", .flags = RO_LOCKED},
+        {.target = "/tmp",
+         .type = "tmpfs",
+         .flags = BR_MNT_NOSUID | BR_MNT_NODEV,
+         .bytes = 8192,
+         .inodes = 7},
+        {.target = "/workspace", .type = "ext4", .flags = RO_LOCKED},
+        {.target = "/workspace/a\\040b", .type = "ext4", .flags = BR_MNT_NOSUID | BR_MNT_NODEV},
+        {.target = "/workspace/mnt", .type = "nfs", .flags = RO_LOCKED | BR_MNT_NOEXEC},
+    };
+    memcpy(table, all, sizeof(all));
+    *m = (struct br_mounts){.list = table, .n = BR_ARRAY_LEN(all)};
+}
+
+static int compare(struct br_mounts *m, struct br_err *err)
+{
+    struct br_mount_wants w;
+    want_all(&w);
+    *err = (struct br_err){.code = BR_OK};
+    int r = br_mounts_compare(m, &w, err);
+    br_wants_free(&w);
+    return r;
+}
+
+static void refused(struct br_mounts *m, const char *said)
+{
+    struct br_err err;
+    if (compare(m, &err) != -BR_E_REQUIREMENT_MISSING || !strstr(err.text, said))
+        fail_msg("expected '%s', not '%s'", said, err.text);
+    have_all(m);
+}
+
+static void test_compare(void **state)
+{
+    struct br_mounts m;
+    struct br_err err;
+    (void)state;
+    have_all(&m);
+    if (compare(&m, &err) < 0)
+        fail_msg("%s", err.text);
+    /* what may be there, once */
+    table[5] = (struct br_mount){.target = "/proc/keys", .type = "tmpfs", .flags = RO_LOCKED};
+    m.n = 6;
+    assert_int_equal(compare(&m, &err), 0);
+    table[6] = table[5];
+    m.n = 7;
+    refused(&m, "'/proc/keys' was not planned");
+    table[5] = (struct br_mount){.target = "/run", .type = "tmpfs", .flags = RO_LOCKED};
+    m.n = 6;
+    refused(&m, "'/run' was not planned");
+    /* a second one over it */
+    table[5] = table[1];
+    m.n = 6;
+    refused(&m, "'/tmp' was not planned");
+    m.n = 3; /* of a workspace's own something may have gone meanwhile: somebody else's doing */
+    assert_true(compare(&m, &err) < 0);
+    assert_non_null(strstr(err.text, "nothing was started"));
+    have_all(&m);
+    table[1] = table[4];
+    m.n = 4;
+    refused(&m, "'/tmp' is missing");
+    /* each flag less, and one more */
+    for (unsigned f = BR_MNT_RO; f <= BR_MNT_NODEV; f <<= 1) {
+        table[0].flags &= ~f;
+        refused(&m, "'/' has the flags");
+    }
+    table[0].flags |= BR_MNT_SHARED;
+    refused(&m, "shared");
+    table[1].flags |= BR_MNT_NOEXEC;
+    refused(&m, "'/tmp' has the flags");
+    table[4].flags &= ~(unsigned)BR_MNT_RO;
+    refused(&m, "'/workspace/mnt' has the flags");
+    table[1].type = "ramfs";
+    refused(&m, "is a ramfs, not a tmpfs");
+    table[1].bytes = 12288;
+    refused(&m, "holds 12288 bytes");
+    table[1].bytes = 4096;
+    refused(&m, "holds 4096 bytes");
+    table[1].inodes = 8;
+    refused(&m, "8 inodes");
+    table[1].bytes = 0; /* no limit */
+    refused(&m, "holds 0 bytes");
+    assert_int_equal(compare(&m, &err), 0);
+}
+
+/* "below" is not "beside". */
+static void test_names(void **state)
+{
+    struct br_mounts m;
+    (void)state;
+    have_all(&m);
+    table[4].target = "/workspaces";
+    refused(&m, "'/workspaces' was not planned");
+    table[4].target = "/workspace2/x";
+    refused(&m, "was not planned");
+}
+
+static void test_read_own(void **state)
+{
+    struct br_mounts m;
+    struct br_err err = {.code = BR_OK};
+    bool proc = false, root = false;
+    (void)state;
+    assert_int_equal(br_mounts_read(&m, "self", &err), 0);
+    for (unsigned i = 0; i < m.n; i++) {
+        root |= strcmp(m.list[i].target, "/") == 0;
+        proc |= strcmp(m.list[i].target, "/proc") == 0 && strcmp(m.list[i].type, "proc") == 0;
+    }
+    assert_true(root && proc);
+    br_mounts_below(&m, "/proc");
+    br_mounts_sort(&m);
+    assert_true(m.n >= 1);
+    assert_string_equal(m.list[0].target, "/");
+    br_mounts_free(&m);
+    assert_int_equal(br_mounts_read(&m, "0", &err), -BR_E_REQUIREMENT_MISSING);
+    br_mounts_free(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_compare),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_read_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
