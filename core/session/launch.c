@@ -190,9 +190,14 @@ int session_launch_bare(struct session *s, struct br_err *err)
     if (r < 0)
         return r;
     r = session_wait(s, &s->init_is_ready, READY_TIMEOUT_US, false);
-    return r < 0 ? br_err_set(err, (enum br_code) - r, "%s",
-                              s->stop_code ? s->stop_err.text : "pid 1 of the sandbox said nothing")
-                 : 0;
+    if (r < 0)
+        return br_err_set(err, (enum br_code) - r, "%s",
+                          s->stop_code ? s->stop_err.text : "pid 1 of the sandbox said nothing");
+    json_t *receipt = NULL;
+    if (s->unrecorded) /* otherwise when it is recorded */
+        r = receipt_json(s, &receipt, err);
+    json_decref(receipt);
+    return r;
 }
 
 int session_launch(struct session *s, struct br_err *err)
