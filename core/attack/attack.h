@@ -45,7 +45,8 @@ enum attack_flag {
     A_VICTIM = 1u << 5,    /* needs a process of the same user outside */
     A_IPC = 1u << 6,       /* needs System V objects outside */
     A_SMALL = 1u << 7,     /* with limits near which an attack ends quickly */
-    A_ROOT = 1u << 8,      /* means something only where the launcher is root */
+    A_ROOT = 1u << 8,      /* only where this program is root */
+    A_MOUNT = 1u << 9,     /* with a /proc in the workspace, where only the launcher sees it */
 };
 
 struct stage;
@@ -69,7 +70,7 @@ struct attack {
 
 /* The tables; each ends with an id of NULL. */
 extern const struct attack attack_rows_fs[], attack_rows_proc[], attack_rows_calls[],
-    attack_rows_net[], attack_rows_resources[], attack_rows_channel[];
+    attack_rows_net[], attack_rows_resources[], attack_rows_channel[], attack_rows_store[];
 
 /* ---- stage.c: one sandbox and what lies around it ---- */
 

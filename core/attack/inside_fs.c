@@ -406,7 +406,31 @@ static int dev_is_ours(void)
     return in_blocked("only null, zero, full, random, urandom and tty");
 }
 
+/* The names of an image that a launcher has a use for. */
+static int image_links(void)
+{
+    static const char *const names[] = {"dev", "proc", "sys",    "run",     "tmp",
+                                        "etc", "home", "state",  "scratch", "root",
+                                        "usr", "var",  "broker", ".bridle"};
+    const char *token = in_need("token"), *root = in_operation ? in_need("image") : "";
+    char path[4096];
+    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        snprintf(path, sizeof(path), "%s/%s/secret", root, names[i]);
+        const char *text = in_read(path);
+        if (text && strstr(text, token))
+            return in_through("'%s' leads to a file of the host", path);
+        snprintf(path, sizeof(path), "%s/%s/mark", root, names[i]);
+        (void)creates(path); /* whether it appears outside is looked at there */
+    }
+    (void)creates("/home/agent/mark");
+    const char *text = in_read("/.bridle-init");
+    if (text && strstr(text, token))
+        return in_through("the program of pid 1 is the image's");
+    return dev_is_ours();
+}
+
 const struct in_attack in_fs[] = {
+    {"image-links", image_links},
     {"write-workspace", write_workspace},
     {"late-files", late_files},
     {"allowed-hook", allowed_hook},

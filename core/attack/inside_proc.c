@@ -238,6 +238,13 @@ static int see_victim(void)
                 : in_blocked("%s", strerror(errno));
 }
 
+static int mounted_proc(void)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/workspace/chroot/proc/%ld/status", in_number("victim"));
+    return in_read(path) ? in_through("'%s' was read", path) : in_blocked("%s", strerror(errno));
+}
+
 static int victim_files(void)
 {
     static const char *const names[] = {"environ", "mem", "maps", "root/etc/hostname", "cwd/."};
@@ -450,6 +457,7 @@ const struct in_attack in_proc[] = {
     {"pidfd-victim", pidfd_victim},
     {"kill-everybody", kill_everybody},
     {"see-victim", see_victim},
+    {"mounted-proc", mounted_proc},
     {"victim-files", victim_files},
     {"vm-readv-victim", vm_readv_victim},
     {"proc-writable", proc_writable},

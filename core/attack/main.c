@@ -16,9 +16,9 @@
 
 #include "attack/attack.h"
 
-static const struct attack *const tables[] = {attack_rows_fs,        attack_rows_proc,
-                                              attack_rows_calls,     attack_rows_net,
-                                              attack_rows_resources, attack_rows_channel};
+static const struct attack *const tables[] = {
+    attack_rows_fs,        attack_rows_proc,    attack_rows_calls, attack_rows_net,
+    attack_rows_resources, attack_rows_channel, attack_rows_store};
 #define ROWS_MAX 300u
 
 static bool json, list, verbose;
@@ -85,7 +85,9 @@ static unsigned select_rows(const struct attack **rows)
     for (unsigned c = 0; c < CLASSES; c++)
         for (unsigned t = 0; t < BR_ARRAY_LEN(tables); t++)
             for (const struct attack *a = tables[t]; a->id; a++)
-                if ((unsigned)a->class == c && wanted[c] && (!only || strcmp(a->id, only) == 0)) {
+                if ((unsigned)a->class == c && wanted[c] &&
+                    (list || geteuid() == 0 || !(a->flags & A_ROOT)) &&
+                    (!only || strcmp(a->id, only) == 0)) {
                     br_require(n < ROWS_MAX);
                     rows[n++] = a;
                 }

@@ -10,11 +10,13 @@
 #include <ftw.h>
 #include <grp.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/ipc.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -222,6 +224,13 @@ static _Noreturn void exec_launcher(const struct stage *s, int chan, int slave)
         (void)setrlimit(RLIMIT_CORE, &core);
     }
     /* its controlling terminal is the operator's; descriptors that somebody forgot are open */
+    if (s->attack->flags & A_MOUNT) {
+        char proc[256];
+        snprintf(proc, sizeof(proc), "%s/chroot/proc", s->ws);
+        if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+            mount("proc", proc, "proc", 0, NULL) < 0)
+            _exit(70);
+    }
     if (setsid() < 0 || ioctl(slave, TIOCSCTTY, 0) < 0 || dup2(chan, 60) < 0)
         _exit(70);
     (void)dup2(s->leak, LEAK_FD);
@@ -441,12 +450,13 @@ static unsigned facts(const struct stage *s, char text[][256], const char **argv
     snprintf(text[n++], 256, "dir=%s", s->outside);
     snprintf(text[n++], 256, "ws=%s", s->ws);
     snprintf(text[n++], 256, "kallsyms=%s/kallsyms", s->outside);
+    snprintf(text[n++], 256, "image=%s/image", s->dir);
     for (unsigned i = 0; i < n; i++)
         argv[i] = text[i];
     return n;
 }
 
-#define FACTS 12u
+#define FACTS 13u
 #define WORDS 8u
 
 /* `inside` cut into words; then the facts. */
@@ -483,7 +493,7 @@ enum outcome stage_operation(struct stage *s, const char *inside)
     pid_t pid = fork();
     if (pid == 0) {
         if (chdir(s->outside) < 0 || dup2(out[1], 1) < 0 ||
-            (geteuid() == 0 && !(s->attack->flags & A_ROOT) &&
+            (geteuid() == 0 &&
              (setgroups(0, NULL) < 0 || setresgid(s->owner, s->owner, s->owner) < 0 ||
               setresuid(s->owner, s->owner, s->owner) < 0)))
             _exit(70);

@@ -297,8 +297,9 @@ static void test_threat_model(void **state)
         assert_non_null(end);
         int n = (int)(end - p - 1);
         const char *dot = memchr(p + 1, '.', (size_t)n);
-        static const char *const prefix[] = {"fs",     "proc",   "ns",  "tty", "signal", "net",
-                                             "socket", "broker", "res", "arg", "hand"};
+        static const char *const prefix[] = {"fs",   "proc",   "ns",     "tty",  "signal",
+                                             "net",  "socket", "broker", "res",  "arg",
+                                             "hand", "image",  "lease",  "mount"};
         for (unsigned i = 0; dot && dot < end - 1 && i < BR_ARRAY_LEN(prefix); i++) {
             if (strlen(prefix[i]) != (size_t)(dot - p - 1) ||
                 memcmp(prefix[i], p + 1, (size_t)(dot - p - 1)) != 0)
