@@ -78,6 +78,7 @@ static int import_image(struct stage *s)
         return 1;
     s->plan.image[n > 0 ? n : 0] = 0;
     s->plan.image[strcspn(s->plan.image, "\n")] = 0;
+    stage_note(s, "bridle-image ended with %d", WEXITSTATUS(status));
     return WEXITSTATUS(status) == 0 && s->plan.image[0] ? 0 : -1;
 }
 
@@ -91,10 +92,8 @@ static enum outcome hostile_image(struct stage *s)
         stage_note(s, "images cannot be imported on this host, hostile ones neither");
         return OUT_BLOCKED;
     }
-    if (k < 0) {
-        stage_note(s, "the image could not be imported");
+    if (k < 0)
         return OUT_UNDONE;
-    }
     if (send_state(s) < 0 || stage_launch(s, -1) != 0)
         return OUT_UNDONE;
     if (stage_attack(s, s->attack->inside, 10000, &r) < 0)

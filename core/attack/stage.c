@@ -209,7 +209,8 @@ static _Noreturn void exec_launcher(const struct stage *s, int chan, int slave)
 {
     char path[BR_PATH_MAX], names[256], mark[80];
     char *argv[] = {path, NULL, NULL, NULL};
-    char *env[] = {mark, NULL};
+    /* the runtime of the sanitizer would forbid core dumps, which one control needs */
+    char *env[] = {mark, (char *)(uintptr_t) "ASAN_OPTIONS=disable_coredump=0", NULL};
     const char *dir = s->attack->flags & A_COPY ? s->dir : stage_bin();
     struct rlimit core;
     snprintf(path, sizeof(path), "%s/bridle-launch%s", dir, s->without ? "-weak" : "");
