@@ -327,7 +327,8 @@ static int kernel_memory(void)
         "/proc/kcore",       "/dev/mem",      "/dev/kmem",
         "/dev/kmsg",         "/dev/port",     "/proc/kmsg",
         "/sys/kernel/debug", "/sys/firmware", "/sys/kernel/uevent_helper",
-        "/sys/power/state",  "/sys/fs/cgroup"};
+        "/sys/power/state",  "/sys/kernel",   "/sys/module",
+        "/sys/block"};
     char byte;
     for (unsigned i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
         int fd = open(files[i], O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -342,21 +343,42 @@ static int kernel_memory(void)
     return in_blocked("%s", strerror(errno));
 }
 
-/* CVE-2022-0492 and its kin: a hierarchy of cgroups with a release agent, or with limits. */
+/* Does this hierarchy (its own part of it, read-only, is there for programs to see their limits)
+ * allow more? */
+static int cgroup_mount(const char *point, const char *root, const char *opts)
+{
+    static const char *const files[] = {
+        "cgroup.procs",          "tasks",      "release_agent", "notify_on_release",
+        "memory.limit_in_bytes", "memory.max", "cgroup.kill"};
+    char path[4200];
+    if (strncmp(opts, "ro", 2) != 0)
+        return in_through("the hierarchy of cgroups at '%s' is writable", point);
+    if (strcmp(root, "/") != 0)
+        return in_through("the cgroups of others are visible at '%s'", point);
+    for (unsigned i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        snprintf(path, sizeof(path), "%s/%s", point, files[i]);
+        if (open(path, O_WRONLY | O_CLOEXEC) >= 0)
+            return in_through("'%s' was opened for writing", path);
+    }
+    snprintf(path, sizeof(path), "%s/more", point);
+    return mkdir(path, 0755) == 0 ? in_through("a cgroup was made at '%s'", point) : 0;
+}
+
+/* CVE-2022-0492 and its kin: a release agent, or the limits of this or of another sandbox. */
 static int cgroup_files(void)
 {
     char *text = strdup(in_read("/proc/self/mountinfo") ?: "");
-    bool found = strstr(text, " - cgroup") != NULL;
+    char *save = NULL;
+    int r = *text ? 0 : in_failed("no /proc/self/mountinfo");
+    for (char *line = strtok_r(text, "\n", &save); line && r == 0;
+         line = strtok_r(NULL, "\n", &save)) {
+        char root[1024], point[4096], opts[1024];
+        if (strstr(line, " - cgroup") &&
+            sscanf(line, "%*s %*s %*s %1023s %4095s %1023s", root, point, opts) == 3)
+            r = cgroup_mount(point, root, opts);
+    }
     free(text);
-    if (found)
-        return in_through("a hierarchy of cgroups is mounted");
-    static const char *const files[] = {"/sys/fs/cgroup/cgroup.procs",
-                                        "/sys/fs/cgroup/release_agent",
-                                        "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
-    for (unsigned i = 0; i < 3; i++)
-        if (access(files[i], F_OK) == 0)
-            return in_through("'%s' is visible", files[i]);
-    return in_blocked("none is mounted");
+    return r ? r : in_blocked("its own at most, read-only");
 }
 
 static int environment_marker(void)

@@ -22,7 +22,7 @@ const struct attack attack_rows_calls[] = {
     {"ns.mount", CLASS_NAMESPACES, "mount something", "mount(2)", "a tmpfs is mounted",
      "mount-something", FILTER | BR_WEAK_CAPS | BR_WEAK_LANDLOCK},
     {"ns.cgroup", CLASS_NAMESPACES, "a hierarchy of cgroups, its limits and its release agent",
-     "CVE-2022-0492", "one is mounted or visible", "cgroup-files", 0, A_OPERATION,
+     "CVE-2022-0492", "one is writable, or shows cgroups of others", "cgroup-files", 0, A_OPERATION,
      .control = "the same look at the host"},
     {"ns.propagation", CLASS_NAMESPACES, "mounts that are connected with the host's",
      "runc CVE-2025-52881", "a mount is shared or a slave", "propagation", BR_WEAK_SHARED},
