@@ -8,6 +8,8 @@
 #ifndef BR_ATTACK_H
 #define BR_ATTACK_H
 
+#include <signal.h>
+
 #include "base/base.h"
 #include "sandbox/weak.h"
 #include "wire/types.h"
@@ -148,6 +150,8 @@ void stage_allow(struct stage *s, const char *pattern);
 int stage_put(struct stage *s, const char *name, const char *text);
 /* Ends and removes everything. */
 void stage_close(struct stage *s);
+/* Set by SIGINT and SIGTERM: waiting ends, what is there is removed, nothing new is begun. */
+extern volatile sig_atomic_t stage_interrupted;
 void stage_note(struct stage *s, const char *fmt, ...) BR_PRINTF(2, 3);
 /* The directory of the programs. */
 const char *stage_bin(void);

@@ -211,6 +211,11 @@ static int list_rows(const struct attack *const *rows, unsigned n)
 
 /* ---- running ---- */
 
+static void interrupt(int sig)
+{
+    stage_interrupted = sig;
+}
+
 /* Is there a sandbox at all? 0, or 6 with the reason. */
 static int try_plain(void)
 {
@@ -235,7 +240,7 @@ static int run_rows(const struct attack *const *rows, unsigned n)
     uint64_t from = br_now_us();
     if (json)
         printf("{\"uid\":%u,\"attacks\":[", (unsigned)geteuid());
-    for (unsigned i = 0; i < n; i++) {
+    for (unsigned i = 0; i < n && !stage_interrupted; i++) {
         struct verdict_row r;
         attack_try(rows[i], &r);
         count[r.verdict]++;
@@ -253,9 +258,10 @@ static int run_rows(const struct attack *const *rows, unsigned n)
                "\"seconds\":%.1f}\n",
                count[0], count[1], count[2], count[3], s);
     else
-        printf("\n%u attacks in %.1f s as %s: %u blocked, %u expected, %u breakout, %u "
+        printf("\n%u of %u attacks in %.1f s as %s: %u blocked, %u expected, %u breakout, %u "
                "inconclusive\n",
-               n, s, geteuid() == 0 ? "root" : "an ordinary user", count[0], count[1], count[2],
+               count[0] + count[1] + count[2] + count[3], n, s,
+               geteuid() == 0 ? "root" : "an ordinary user", count[0], count[1], count[2],
                count[3]);
     if (fflush(stdout) != 0)
         return 1;
@@ -291,11 +297,18 @@ int main(int argc, char **argv)
     /* everything of ours that is left without a parent comes back to be reaped */
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     (void)signal(SIGPIPE, SIG_IGN);
+    /* without SA_RESTART: waiting ends */
+    struct sigaction act = {.sa_handler = interrupt};
+    (void)sigaction(SIGINT, &act, NULL);
+    (void)sigaction(SIGTERM, &act, NULL);
+    (void)sigaction(SIGHUP, &act, NULL);
     r = try_plain();
     if (r == 0)
         r = run_rows(rows, n);
     /* one more launcher sweeps the cgroup of the one that an attack killed */
+    int sig = stage_interrupted;
+    stage_interrupted = 0;
     if (r <= 1 && try_plain() != 0)
         r = 1;
-    return nothing_left() ? r : 1;
+    return !nothing_left() ? 1 : sig ? 128 + sig : r;
 }

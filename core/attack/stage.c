@@ -29,6 +29,8 @@
 #define PATIENCE_MS 15000u
 #define LEAK_FD 20 /* what the launcher inherits: a directory, a socket */
 
+volatile sig_atomic_t stage_interrupted;
+
 void stage_note(struct stage *s, const char *fmt, ...)
 {
     va_list ap;
@@ -167,8 +169,8 @@ int stage_await(struct stage *s, const bool *a, const bool *b, unsigned ms)
                               {.fd = s->udp, .events = POLLIN}};
         uint64_t now = br_now_us();
         int r = now < until ? poll(p, 3, (int)((until - now) / 1000) + 1) : 0;
-        if (r <= 0) {
-            stage_note(s, "no answer within %u ms", ms);
+        if (r <= 0 || stage_interrupted) {
+            stage_note(s, stage_interrupted ? "interrupted" : "no answer within %u ms", ms);
             return -1;
         }
         if (p[2].revents)

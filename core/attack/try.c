@@ -65,7 +65,9 @@ void attack_try(const struct attack *a, struct verdict_row *out)
     out->strong = one(a, false, out->strong_note);
     bool not_a_boundary = a->flags & A_EXPECTED;
     /* a control may lose its race, or its sandbox to the sweep of another launcher on this host */
-    for (unsigned i = 0; out->strong != OUT_UNDONE && !not_a_boundary && i < CONTROL_TRIES; i++)
+    for (unsigned i = 0;
+         out->strong != OUT_UNDONE && !not_a_boundary && i < CONTROL_TRIES && !stage_interrupted;
+         i++)
         if ((out->control = one(a, true, out->control_note)) == OUT_THROUGH)
             break;
     if (out->strong == OUT_UNDONE)
