@@ -561,6 +561,45 @@ static void test_nested_mount_is_read_only(void **state)
     rig_close(&r);
 }
 
+/* As in a container: files there have other devices than directories. */
+static void test_overlay(void **state)
+{
+    struct rig r;
+    char upper[512], options[2048];
+    const char *out;
+    (void)state;
+    rig_need_root();
+    rig_make(&r, 0);
+    rig_put(&r, "src/", NULL);
+    rig_put(&r, "src/below", "below\n");
+    rig_put(&r, "file", "x\n");
+    snprintf(upper, sizeof(upper), "%s/upper", r.dir);
+    assert_int_equal(mkdir(upper, 0755), 0);
+    assert_int_equal(mount("tmpfs", upper, "tmpfs", 0, "size=1m"), 0);
+    snprintf(options, sizeof(options), "lowerdir=%s,upperdir=%s/u,workdir=%s/w", r.ws, upper,
+             upper);
+    for (const char *const *d = (const char *const[]){"u", "w", NULL}; *d; d++) {
+        char path[600];
+        snprintf(path, sizeof(path), "%s/%s", upper, *d);
+        assert_int_equal(mkdir(path, 0755), 0);
+        assert_int_equal(chown(path, RIG_OWNER, RIG_OWNER), 0);
+    }
+    assert_int_equal(mount("overlay", r.ws, "overlay", 0, options), 0);
+    rig_start(&r);
+    r.plan.identity = BR_IDENTITY_OWNER;
+    rig_allow(&r, "src/**");
+    rig_allow(&r, "file");
+    assert_true(rig_launch(&r));
+    must(&r, "echo new > src/new && echo y > file && echo z > src/below");
+    must_not(&r, "echo x > other", "Read-only file system");
+    assert_int_equal(rig_sh(&r, "cat src/below src/new file", &out), 0);
+    assert_string_equal(out, "z\nnew\ny\n");
+    rig_exit(&r, 0);
+    assert_int_equal(umount(r.ws), 0);
+    assert_int_equal(umount(upper), 0);
+    rig_close(&r);
+}
+
 static void test_noexec(void **state)
 {
     static const struct {
@@ -724,6 +763,7 @@ int main(void)
         cmocka_unit_test(test_nested_git),
         cmocka_unit_test(test_host_sockets),
         cmocka_unit_test(test_nested_mount_is_read_only),
+        cmocka_unit_test(test_overlay),
         cmocka_unit_test(test_noexec),
         cmocka_unit_test(test_no_workspace),
         cmocka_unit_test(test_proc),

@@ -421,14 +421,18 @@ void rig_put(struct rig *r, const char *name, const char *text)
 
 unsigned rig_cgroups(pid_t launcher)
 {
-    char wanted[32], *const roots[] = {(char *)(uintptr_t) "/sys/fs/cgroup", NULL};
+    char wanted[32], own[48], *const roots[] = {(char *)(uintptr_t) "/sys/fs/cgroup", NULL};
     unsigned found = 0;
+    struct stat ns;
+    /* of this pid namespace; others have the same pids */
+    assert_int_equal(stat("/proc/self/ns/pid", &ns), 0);
+    snprintf(own, sizeof(own), "bridle.%lu.", (unsigned long)ns.st_ino);
     snprintf(wanted, sizeof(wanted), ".%d.", (int)launcher);
     /* other programs' cgroups come and go meanwhile, which does not end this walk */
     FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR | FTS_NOSTAT, NULL);
     assert_non_null(walk);
     for (FTSENT *e; (e = fts_read(walk));)
-        found += e->fts_info == FTS_D && strncmp(e->fts_name, "bridle.", 7) == 0 &&
+        found += e->fts_info == FTS_D && strncmp(e->fts_name, own, strlen(own)) == 0 &&
                  strstr(e->fts_name, wanted);
     fts_close(walk);
     return found;

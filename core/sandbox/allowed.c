@@ -11,7 +11,9 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "sandbox/allowed.h"
@@ -128,7 +130,16 @@ int br_allowed_root_open(struct br_allowed_root *root, int ws_fd, struct br_err 
     root->mnt_id = st.stx_mnt_id;
     root->dev_major = st.stx_dev_major;
     root->dev_minor = st.stx_dev_minor;
+    struct statfs fs;
+    root->overlay = fstatfs(ws_fd, &fs) == 0 && (uint32_t)fs.f_type == OVERLAYFS_SUPER_MAGIC;
     return 0;
+}
+
+bool br_allowed_same_fs(const struct br_allowed_root *root, uint32_t mode, uint32_t dev_major,
+                        uint32_t dev_minor)
+{
+    return (root->overlay && !S_ISDIR(mode)) ||
+           (dev_major == root->dev_major && dev_minor == root->dev_minor);
 }
 
 static int check_type(const struct br_allowed *a, const struct statx *st, struct br_err *err)
@@ -180,7 +191,7 @@ static int examine(struct br_allowed_root *root, struct br_allowed *a, bool agai
     int r = check_type(a, &st, err);
     if (r < 0)
         return r;
-    if (a->dev_major != root->dev_major || a->dev_minor != root->dev_minor)
+    if (!br_allowed_same_fs(root, st.stx_mode, a->dev_major, a->dev_minor))
         return REFUSE(err, a->rel,
                       "lies on another file system than the workspace; nothing was started");
     if (st.stx_mnt_id != root->mnt_id)

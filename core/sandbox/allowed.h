@@ -30,9 +30,13 @@ struct br_allowed_root {
     int fd; /* not owned */
     uint64_t mnt_id;
     uint32_t dev_major, dev_minor;
+    bool overlay; /* overlayfs: what is no directory has the device of the layer that it is on */
 };
 /* Look at the workspace once for any number of patterns. 0 or a negative code. */
 int br_allowed_root_open(struct br_allowed_root *root, int ws_fd, struct br_err *err);
+/* Can a file of this type and device lie on the workspace's file system? Mounts: by mnt_id. */
+bool br_allowed_same_fs(const struct br_allowed_root *root, uint32_t mode, uint32_t dev_major,
+                        uint32_t dev_minor);
 
 /*
  * Syntax check, then open beneath the workspace without following any link, and check what is

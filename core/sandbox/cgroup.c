@@ -384,9 +384,23 @@ int br_cg_remove(struct br_cg *cg, struct br_err *err)
     return result;
 }
 
+/*
+ * What a launcher in another pid namespace made, and has left empty for long: between making and
+ * filling it there is a millisecond. A container that was killed as a whole leaves such. Whatever
+ * is in it protects it: it is removed only if it is empty, and nothing in it is ever killed.
+ */
+static bool remove_stale(int parent, const char *name, uint32_t seconds)
+{
+    struct stat st;
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return br_owner_is_foreign(name) && fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           now.tv_sec - st.st_ctim.tv_sec >= (time_t)seconds && br_sys_rmcgroup(parent, name) == 0;
+}
+
 /* Takes the directory `fd`. Removes the cgroups of the dead in it and, if `nested`, in each of its
  * own directories as well. */
-static unsigned sweep_dir(int fd, bool v2, bool nested)
+static unsigned sweep_dir(int fd, bool v2, bool nested, uint32_t stale)
 {
     unsigned removed = 0;
     DIR *dir = fdopendir(fd);
@@ -396,6 +410,10 @@ static unsigned sweep_dir(int fd, bool v2, bool nested)
     }
     for (struct dirent *e; (e = readdir(dir));) {
         bool dead = br_owner_is_dead(e->d_name);
+        if (!dead && e->d_type == DT_DIR && remove_stale(dirfd(dir), e->d_name, stale)) {
+            removed++;
+            continue;
+        }
         if (e->d_type != DT_DIR || e->d_name[0] == '.' || (!dead && !nested))
             continue;
         BR_CLEANUP_FD int sub =
@@ -403,7 +421,7 @@ static unsigned sweep_dir(int fd, bool v2, bool nested)
         if (sub < 0)
             continue;
         if (!dead)
-            removed += sweep_dir(br_steal_fd(&sub), v2, false);
+            removed += sweep_dir(br_steal_fd(&sub), v2, false, stale);
         else if (remove_one(dirfd(dir), e->d_name, sub, v2) == 0)
             removed++;
     }
@@ -425,7 +443,7 @@ unsigned br_cg_sweep(const struct br_cg_place *p)
             fd = openat(p->dirs[i].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         }
         if (fd >= 0)
-            removed += sweep_dir(fd, p->dirs[i].v2, beside);
+            removed += sweep_dir(fd, p->dirs[i].v2, beside, p->stale_seconds);
     }
     return removed;
 }

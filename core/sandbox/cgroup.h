@@ -32,7 +32,8 @@ struct br_cg_place {
     unsigned have;                         /* controllers that work, as bits */
     char missing[BR_CG_CTLS][BR_PATH_MAX]; /* why not, and the fix, for the others */
     char fix[BR_CG_CTLS][512];
-    char tag[128]; /* names the owner: what all its cgroups start with */
+    char tag[128];          /* names the owner: what all its cgroups start with */
+    uint32_t stale_seconds; /* how long the sweep keeps what it cannot judge, if it is empty */
 };
 
 /* One cgroup, in as many hierarchies as the place has. */

@@ -272,7 +272,7 @@ void br_cg_find(struct br_cg_place *p, const struct br_cg_env *env)
     char own[BR_PATH_MAX];
     struct mount m;
     unsigned v2 = 0;
-    *p = (struct br_cg_place){.ndirs = 0};
+    *p = (struct br_cg_place){.stale_seconds = 3600};
     missing(p, ~0u, "Use a kernel with cgroups and mount them at /sys/fs/cgroup",
             "no hierarchy on this host has it, by", env->self_cgroup);
     struct br_err err = {.code = BR_OK};

@@ -1,7 +1,7 @@
 /*
  * Owner tags: pid namespace, boot id, pid and start time. A pid alone is reused; a pid of another
  * pid namespace (a container that shares the cgroup tree) says nothing here, so such names are
- * never judged dead. Reads only /proc.
+ * never judged dead, only foreign. Reads only /proc.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -70,6 +70,15 @@ bool br_owner_is_dead(const char *name)
     errno = 0;
     uint64_t now = start_time(pid);
     return now == 0 ? errno == ENOENT || errno == ESRCH : now != start;
+}
+
+bool br_owner_is_foreign(const char *name)
+{
+    uint64_t pidns, ns, start;
+    char boot[9], b[9];
+    long pid;
+    return sscanf(name, "bridle.%" SCNu64 ".%8[0-9a-f].%ld.%" SCNu64, &ns, b, &pid, &start) == 4 &&
+           host_identity(&pidns, boot) == 0 && strcmp(b, boot) == 0 && ns != pidns;
 }
 
 bool br_owner_is_past(const char *name)

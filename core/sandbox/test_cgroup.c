@@ -225,7 +225,7 @@ static pid_t sleeper(int into)
 
 static void test_v2_kill_and_remove(void **state)
 {
-    struct br_cg_place p = {.ndirs = 1, .have = 7};
+    struct br_cg_place p = {.ndirs = 1, .have = 7, .stale_seconds = 3600};
     struct br_cg cg;
     struct br_err err = {.code = BR_OK};
     int status = 0;
@@ -252,7 +252,7 @@ static void test_v2_kill_and_remove(void **state)
 
 static void test_v2_sweep(void **state)
 {
-    struct br_cg_place p = {.ndirs = 1, .have = 7};
+    struct br_cg_place p = {.ndirs = 1, .have = 7, .stale_seconds = 3600};
     struct br_cg cg;
     struct br_err err = {.code = BR_OK};
     int status = 0;
@@ -269,6 +269,38 @@ static void test_v2_sweep(void **state)
     assert_int_equal(br_cg_sweep(&p), 1);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, SIGKILL);
+    assert_int_equal(faccessat(p.dirs[0].fd, cg.name, F_OK, 0), -1);
+    br_cg_close(&cg);
+    br_cg_place_close(&p);
+}
+
+/* Of another pid namespace: kept while it is new, or has something in it. */
+static void test_v2_foreign(void **state)
+{
+    struct br_cg_place p = {.ndirs = 1, .have = 7, .stale_seconds = 3600};
+    struct br_cg cg;
+    struct br_err err = {.code = BR_OK};
+    int status = 0;
+    (void)state;
+    p.dirs[0] = (struct br_cg_dir){.fd = open_unified(), .v2 = true, .path = "unified"};
+    if (p.dirs[0].fd < 0) {
+        print_message("needs a writable cgroup version 2 tree\n");
+        skip();
+    }
+    char tag[128];
+    assert_int_equal(br_owner_tag(tag, sizeof(tag), &err), 0);
+    snprintf(p.tag, sizeof(p.tag), "bridle.1%s", strchr(tag + 7, '.'));
+    assert_int_equal(br_cg_make(&p, &cg, 0x1234, &err), 0);
+    assert_true(br_owner_is_foreign(cg.name));
+    assert_false(br_owner_is_foreign(tag));
+    assert_int_equal(br_cg_sweep(&p), 0);
+    p.stale_seconds = 0;
+    pid_t pid = sleeper(br_cg_v2_fd(&cg));
+    (void)br_cg_sweep(&p); /* there may be those of others */
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(faccessat(p.dirs[0].fd, cg.name, F_OK, 0), 0);
+    assert_true(br_cg_sweep(&p) >= 1);
     assert_int_equal(faccessat(p.dirs[0].fd, cg.name, F_OK, 0), -1);
     br_cg_close(&cg);
     br_cg_place_close(&p);
@@ -305,6 +337,7 @@ int main(void)
         IN_DIR(test_v1_paths),
         cmocka_unit_test(test_v2_kill_and_remove),
         cmocka_unit_test(test_v2_sweep),
+        cmocka_unit_test(test_v2_foreign),
         cmocka_unit_test(test_owner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

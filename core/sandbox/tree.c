@@ -25,6 +25,7 @@
 /* One name of a file that has several. */
 struct br_tree_link {
     uint64_t ino;
+    uint32_t dev_major, dev_minor; /* the same for all, but on overlayfs */
     uint32_t nlink;
     uint32_t name; /* where in names, or UINT32_MAX */
 };
@@ -283,8 +284,11 @@ static int add_link(struct walk *w, const struct statx *st, struct br_err *err)
     t->links = links;
     if (fits && br_buf_put(&t->names, w->path, len) < 0)
         return nomem(err);
-    t->links[t->nlinks++] = (struct br_tree_link){
-        .ino = st->stx_ino, .nlink = st->stx_nlink, .name = fits ? (uint32_t)at : UINT32_MAX};
+    t->links[t->nlinks++] = (struct br_tree_link){.dev_major = st->stx_dev_major,
+                                                  .dev_minor = st->stx_dev_minor,
+                                                  .ino = st->stx_ino,
+                                                  .nlink = st->stx_nlink,
+                                                  .name = fits ? (uint32_t)at : UINT32_MAX};
     return 0;
 }
 
@@ -322,7 +326,7 @@ static int examine_granted(struct walk *w, const char *name, const struct statx 
     default:
         what = "is a device";
     }
-    if (st->stx_dev_major != w->root->dev_major || st->stx_dev_minor != w->root->dev_minor)
+    if (!br_allowed_same_fs(w->root, st->stx_mode, st->stx_dev_major, st->stx_dev_minor))
         what = "is a mount below it, or lies on another file system";
     else if (st->stx_mnt_id != w->root->mnt_id)
         what = "is a mount below it";
@@ -464,7 +468,11 @@ int br_tree_fingerprint(struct br_tree *t, const struct br_allowed_root *root,
 static int compare_links(const void *a, const void *b)
 {
     const struct br_tree_link *x = a, *y = b;
-    return x->ino < y->ino ? -1 : x->ino > y->ino;
+    if (x->ino != y->ino)
+        return x->ino < y->ino ? -1 : 1;
+    if (x->dev_major != y->dev_major)
+        return x->dev_major < y->dev_major ? -1 : 1;
+    return x->dev_minor < y->dev_minor ? -1 : x->dev_minor > y->dev_minor;
 }
 
 int br_tree_check_links(struct br_tree *t, struct br_err *err)
@@ -474,7 +482,7 @@ int br_tree_check_links(struct br_tree *t, struct br_err *err)
     for (size_t i = 0, n; i < t->nlinks; i += n) {
         const struct br_tree_link *l = &t->links[i];
         uint32_t most = 0;
-        for (n = 0; i + n < t->nlinks && t->links[i + n].ino == l->ino; n++)
+        for (n = 0; i + n < t->nlinks && compare_links(&t->links[i + n], l) == 0; n++)
             most = t->links[i + n].nlink > most ? t->links[i + n].nlink : most;
         if (n < most)
             return br_err_set(
