@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "sandbox/reopen.h"
 #include "sandbox/lease.h"
 #include "sandbox/probe_priv.h"
 #include "sandbox/sys.h"
@@ -157,7 +158,11 @@ static void probe_idmap(const struct br_host *h, struct br_probe *p)
     bool root = h && h->uid == 0;
     BR_CLEANUP_FD int tmp = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     bool state = h && h->state_fd >= 0;
-    int e = !h ? ECANCELED : root ? try_idmap(state ? h->state_fd : tmp) : 0;
+    /* it came from another mount namespace, whose mounts cannot be cloned in this one */
+    BR_CLEANUP_FD int here =
+        state ? br_reopen_here(h->state_fd, O_PATH | O_DIRECTORY, "the state directory", NULL) : -1;
+    state = here >= 0;
+    int e = !h ? ECANCELED : root ? try_idmap(state ? here : tmp) : 0;
     br_probe_row(p, "idmapped mounts", e ? BR_PROBE_MISSING : BR_PROBE_OK, true,
                  "Use Linux 5.12 or newer and a file system that has them (ext4, xfs, btrfs, f2fs, "
                  "tmpfs from 6.3; not nfs, 9p, fuse). Or use the profile "

@@ -56,6 +56,8 @@ void doctor_verb(struct supervisor *s)
 {
     struct br_err err = {.code = BR_OK};
     int r = program_start(s, P_LAUNCH, &err);
+    if (r == 0 && state_open(s, false, NULL) == 0) /* one that cannot be used is a run's matter */
+        r = launcher_configure(s, &err);
     if (r == 0)
         r = launcher_probe(s, &err);
     program_stop(s, P_LAUNCH, 5000000);

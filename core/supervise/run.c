@@ -206,8 +206,7 @@ static int start_session(struct supervisor *s, struct links *l, struct br_err *e
     return r;
 }
 
-/* Where images and leases are: the launcher cannot know, its environment is empty. */
-static int configure_launcher(struct supervisor *s, struct br_err *err)
+int launcher_configure(struct supervisor *s, struct br_err *err)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     if (s->state_fd < 0) /* a plan makes none */
@@ -223,7 +222,7 @@ static int start_all(struct supervisor *s, struct links *l, struct br_err *err)
     if (!look) /* it prepares itself while the others start */
         r = program_start(s, P_LAUNCH, err);
     if (r == 0 && !look)
-        r = configure_launcher(s, err);
+        r = launcher_configure(s, err);
     if (r == 0 && s->req.mode == BR_RUN_ACTIVATE)
         r = launcher_probe(s, err);
     if (r == 0 && records(s))

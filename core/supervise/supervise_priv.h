@@ -204,6 +204,9 @@ void show_verb(struct supervisor *s);
 void doctor_verb(struct supervisor *s);
 /* Let the running launcher try what it can do; s->probes. */
 int launcher_probe(struct supervisor *s, struct br_err *err);
+/* Where images and leases are, if there is a state directory: the launcher cannot know, its
+ * environment is empty. */
+int launcher_configure(struct supervisor *s, struct br_err *err);
 /* Start bridle-audit (mode 0 record, 1 read, 2 recover); peers are -1 where there is none, and
  * are taken over. Waits until the store is open. */
 int audit_start(struct supervisor *s, uint8_t mode, int session_fd, int client_fd, int egress_fd,

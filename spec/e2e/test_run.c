@@ -527,6 +527,11 @@ static void test_exec_passes_the_status_on(void **state)
     expect_status(&r, 4, NULL);
     expect_file(&t, "workspace/src/x", NULL);
     e2e_result_free(&r);
+    /* where there is a state directory, doctor looks there, and finds that the above can run */
+    e2e_run(&t, &r, "bridle", "doctor", NULL);
+    if (r.status != 0 || !strstr((const char *)r.out.data, "idmapped mounts       ok"))
+        fail_msg("status %d: %s", r.status, (const char *)r.out.data);
+    e2e_result_free(&r);
     close_project(&t);
 }
 
