@@ -429,7 +429,7 @@ unsigned rig_cgroups(pid_t launcher)
     snprintf(own, sizeof(own), "bridle.%lu.", (unsigned long)ns.st_ino);
     snprintf(wanted, sizeof(wanted), ".%d.", (int)launcher);
     /* other programs' cgroups come and go meanwhile, which does not end this walk */
-    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR | FTS_NOSTAT, NULL);
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
     assert_non_null(walk);
     for (FTSENT *e; (e = fts_read(walk));)
         found += e->fts_info == FTS_D && strncmp(e->fts_name, own, strlen(own)) == 0 &&
