@@ -38,7 +38,8 @@ static unsigned children(pid_t launcher, pid_t pids[CHILDREN_MAX], pid_t *prepar
          p = strtok_r(NULL, " \n", &save)) {
         pids[n] = atoi(p);
         comm_of(pids[n], comm);
-        if (strcmp(comm, "bridle-prepare") == 0)
+        /* a newborn one of its has its name for a moment, and comes later in the list */
+        if (!*preparer && strcmp(comm, "bridle-prepare") == 0)
             *preparer = pids[n];
         n++;
     }

@@ -421,19 +421,20 @@ void rig_put(struct rig *r, const char *name, const char *text)
 
 unsigned rig_cgroups(pid_t launcher)
 {
-    char wanted[32], own[48], *const roots[] = {(char *)(uintptr_t) "/sys/fs/cgroup", NULL};
+    char *const roots[] = {(char *)(uintptr_t) "/sys/fs/cgroup", NULL};
+    char link[64] = "";
+    unsigned long own = 0, ns;
     unsigned found = 0;
-    struct stat ns;
-    /* of this pid namespace; others have the same pids */
-    assert_int_equal(stat("/proc/self/ns/pid", &ns), 0);
-    snprintf(own, sizeof(own), "bridle.%lu.", (unsigned long)ns.st_ino);
-    snprintf(wanted, sizeof(wanted), ".%d.", (int)launcher);
+    int pid;
+    assert_true(readlink("/proc/self/ns/pid", link, sizeof(link) - 1) > 0);
+    assert_int_equal(sscanf(link, "pid:[%lu]", &own), 1);
     /* other programs' cgroups come and go meanwhile, which does not end this walk */
     FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
     assert_non_null(walk);
     for (FTSENT *e; (e = fts_read(walk));)
-        found += e->fts_info == FTS_D && strncmp(e->fts_name, own, strlen(own)) == 0 &&
-                 strstr(e->fts_name, wanted);
+        found += e->fts_info == FTS_D &&
+                 sscanf(e->fts_name, "bridle.%lu.%*8[0-9a-f].%d.", &ns, &pid) == 2 && ns == own &&
+                 pid == launcher;
     fts_close(walk);
     return found;
 }
