@@ -25,7 +25,11 @@ static uint64_t start_time(long pid)
     if (n <= 0)
         return 0;
     text[n] = 0;
-    char *p = strrchr(text, ')'); /* the name may hold spaces */
+    char *p = strrchr(text, ')');            /* the name may hold spaces */
+    if (p && (p[2] == 'Z' || p[2] == 'X')) { /* it has ended, and nobody has waited for it yet */
+        errno = ESRCH;
+        return 0;
+    }
     for (int field = 2; p && field < 22; field++)
         p = strchr(p + 1, ' ');
     return p ? strtoull(p + 1, NULL, 10) : 0;

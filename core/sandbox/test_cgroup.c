@@ -327,6 +327,32 @@ static void test_owner(void **state)
     assert_false(br_owner_is_dead("user.slice"));
 }
 
+/* An owner that has ended counts as dead before anybody has waited for it. */
+static void test_owner_ended(void **state)
+{
+    char tag[128] = "", name[256];
+    siginfo_t ended;
+    int ends[2];
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        char own[128];
+        _exit(br_owner_tag(own, sizeof(own), NULL) == 0 &&
+                      write(ends[1], own, strlen(own)) == (ssize_t)strlen(own)
+                  ? 0
+                  : 1);
+    }
+    assert_int_equal(waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT), 0);
+    assert_true(read(ends[0], tag, sizeof(tag) - 1) > 0);
+    snprintf(name, sizeof(name), "%s.0123456789abcdef", tag);
+    assert_true(br_owner_is_dead(name));
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_true(br_owner_is_dead(name));
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(void)
 {
 #define IN_DIR(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
@@ -339,6 +365,7 @@ int main(void)
         cmocka_unit_test(test_v2_sweep),
         cmocka_unit_test(test_v2_foreign),
         cmocka_unit_test(test_owner),
+        cmocka_unit_test(test_owner_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
