@@ -13,6 +13,9 @@
 #define ROUNDS 200u
 #define IDLE_ROUNDS 100u
 #define IDLE_PAUSE_US 50000u
+/* In this time the launcher has prepared the next ones, and namespaces that are over are removed.
+ */
+#define TURN_PAUSE_US 10000u
 #define POOL 3u
 
 enum lane {
@@ -119,7 +122,7 @@ static int measure(const struct lanes *l, unsigned rounds, unsigned block, unsig
             if (lane == LANE_BWRAP && !l->bwrap)
                 continue;
             /* the one before it shall not be the reason for what this one costs */
-            usleep(block > 1 ? IDLE_PAUSE_US : 0);
+            usleep(block > 1 ? IDLE_PAUSE_US : TURN_PAUSE_US);
             for (unsigned i = 0; i < block; i++) {
                 if (pause_us)
                     usleep(pause_us);
