@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fts.h>
 #include <ftw.h>
 #include <grp.h>
 #include <poll.h>
@@ -419,24 +418,38 @@ void rig_put(struct rig *r, const char *name, const char *text)
 
 /* ---- what is left ---- */
 
+/* Directories below `at` whose names have both parts. By d_type: fts(3) counts on a number of links
+ * that other programs' cgroups change meanwhile. */
+static unsigned count_cgroups(int at, const char *start, const char *part)
+{
+    unsigned found = 0;
+    DIR *d = at < 0 ? NULL : fdopendir(at);
+    if (!d) { /* it has gone */
+        br_close(&at);
+        return 0;
+    }
+    for (struct dirent *e; (e = readdir(d));) {
+        if (e->d_type != DT_DIR || e->d_name[0] == '.')
+            continue;
+        found += strncmp(e->d_name, start, strlen(start)) == 0 && strstr(e->d_name, part);
+        found += count_cgroups(openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+                               start, part);
+    }
+    closedir(d);
+    return found;
+}
+
 unsigned rig_cgroups(pid_t launcher)
 {
-    char *const roots[] = {(char *)(uintptr_t) "/sys/fs/cgroup", NULL};
-    char link[64] = "";
-    unsigned long own = 0, ns;
-    unsigned found = 0;
-    int pid;
-    assert_true(readlink("/proc/self/ns/pid", link, sizeof(link) - 1) > 0);
-    assert_int_equal(sscanf(link, "pid:[%lu]", &own), 1);
-    /* other programs' cgroups come and go meanwhile, which does not end this walk */
-    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
-    assert_non_null(walk);
-    for (FTSENT *e; (e = fts_read(walk));)
-        found += e->fts_info == FTS_D &&
-                 sscanf(e->fts_name, "bridle.%lu.%*8[0-9a-f].%d.", &ns, &pid) == 2 && ns == own &&
-                 pid == launcher;
-    fts_close(walk);
-    return found;
+    char wanted[32], own[48];
+    struct stat ns;
+    int root = open("/sys/fs/cgroup", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(root >= 0);
+    /* of this pid namespace; others have the same pids */
+    assert_int_equal(stat("/proc/self/ns/pid", &ns), 0);
+    snprintf(own, sizeof(own), "bridle.%lu.", (unsigned long)ns.st_ino);
+    snprintf(wanted, sizeof(wanted), ".%d.", (int)launcher);
+    return count_cgroups(root, own, wanted);
 }
 
 unsigned rig_children(pid_t launcher)
