@@ -1,19 +1,22 @@
 /*
- * What an activation pins: the kernel, its configuration as far as sandboxes depend on it, and the
- * programs that make them. Gathered by bridle-launch once, as it starts; compared, as text, by
- * bridled before every launch. Nothing in here may change from one launch to the next on a host
- * that nobody changed.
+ * What an activation pins: the kernel, its configuration as far as sandboxes depend on it, the
+ * programs that make them; and of the plan everything but what belongs to one run. Gathered by
+ * bridle-launch, the host's once, as it starts; compared, as text, by bridled before every launch.
+ * Nothing in here may change from one launch to the next on a host that nobody changed.
  */
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include "sandbox/box_priv.h"
+#include "sandbox/bwrap.h"
 #include "sandbox/facts.h"
 #include "sandbox/filter.h"
+#include "sandbox/lease_priv.h"
 
 #define NOTES_MAX 4096u
 
@@ -177,6 +180,75 @@ void br_facts_gather(struct br_buf *out, const struct br_host *h)
     put(out, "uid", text);
 }
 
+static void put_number(struct br_buf *out, const char *name, uint64_t value)
+{
+    br_buf_printf(out, "%s %" PRIu64 "\n", name, value);
+}
+
+/* The whole file: other people's programs, which may be changed without a new build. */
+static void put_file(struct br_buf *out, const char *name, const char *path)
+{
+    BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    uint8_t hash[32];
+    char block[16384];
+    struct br_sha256 s;
+    ssize_t k = fd < 0 ? -1 : 0;
+    br_sha256_init(&s);
+    while (fd >= 0 && (k = read(fd, block, sizeof(block))) > 0)
+        br_sha256_put(&s, block, (size_t)k);
+    br_sha256_end(&s, hash);
+    if (k < 0)
+        put(out, name, "unreadable");
+    else
+        put_hex(out, name, hash, sizeof(hash));
+}
+
+/* What else makes the sandbox, where the plan needs it. */
+static void put_helpers(struct br_buf *out, const struct br_plan *plan)
+{
+    static const char *const tools[] = {"mkfs.ext4", "e2fsck"};
+    char path[64], name[64];
+    bool ext4 = false;
+    for (unsigned i = 0; i < BR_DISKS; i++)
+        ext4 = ext4 || plan->disks[i].kind == BR_QUOTA_EXT4;
+    if (plan->backend == BR_BACKEND_BWRAP)
+        put_file(out, "program.bwrap", BR_BWRAP_PROGRAM);
+    for (unsigned i = 0; ext4 && i < BR_ARRAY_LEN(tools); i++) {
+        snprintf(name, sizeof(name), "program.%s", tools[i]);
+        if (br_lease_find_tool(tools[i], path))
+            put_file(out, name, path);
+        else
+            put(out, name, "missing");
+    }
+}
+
+static void put_limits(struct br_buf *out, const struct br_limits *l)
+{
+    put_number(out, "limit.memory-bytes", l->memory_bytes);
+    put_number(out, "limit.pids", l->pids);
+    put_number(out, "limit.cpu-percent", l->cpu_percent);
+    put_number(out, "limit.nofile", l->nofile);
+    put_number(out, "limit.fsize-bytes", l->fsize_bytes);
+    put_number(out, "limit.tmp-bytes", l->tmp_bytes);
+    put_number(out, "limit.tmp-inodes", l->tmp_inodes);
+    put_number(out, "limit.output-bytes", l->output_bytes);
+    put_number(out, "limit.exec-seconds", l->exec_seconds);
+    put_number(out, BR_FACT_WALL, l->wall_seconds);
+}
+
+static void put_disks(struct br_buf *out, const struct br_plan *plan)
+{
+    for (unsigned i = 0; i < BR_DISKS; i++) {
+        const struct br_quota *q = &plan->disks[i];
+        char name[32], text[96];
+        snprintf(name, sizeof(name), "disk.%s", br_disk_names[i]);
+        snprintf(text, sizeof(text), "%s %" PRIu64 " %" PRIu64, br_quota_names[q->kind], q->bytes,
+                 q->inodes);
+        put(out, name, text);
+    }
+    put(out, "state", plan->state);
+}
+
 void br_facts_put(struct br_buf *out, const struct br_buf *common, const struct br_plan *plan)
 {
     char text[96];
@@ -185,4 +257,13 @@ void br_facts_put(struct br_buf *out, const struct br_buf *common, const struct 
     put(out, "profile", text);
     put_hex(out, "profile-sha256", plan->profile_sha256, sizeof(plan->profile_sha256));
     put(out, "image", plan->image);
+    put(out, "backend", br_backend_names[plan->backend]);
+    put(out, "identity", br_identity_names[plan->identity]);
+    put(out, "workspace", br_workspace_names[plan->workspace]);
+    put(out, "landlock", plan->flags & BR_PLAN_NO_LANDLOCK ? "none" : "required");
+    snprintf(text, sizeof(text), "%#x", plan->flags);
+    put(out, "flags", text);
+    put_limits(out, &plan->limits);
+    put_disks(out, plan);
+    put_helpers(out, plan);
 }

@@ -16,7 +16,10 @@ struct br_who;
  * and before the launcher has namespaces of its own.
  */
 void br_facts_gather(struct br_buf *out, const struct br_host *h);
-/* Those, and what the plan adds: profile, image. */
+/*
+ * Those, and what the plan adds: profile, image, backend, identity, workspace, Landlock and all
+ * other flags, limits, disks, and the programs of others that it needs. The plan was checked.
+ */
 void br_facts_put(struct br_buf *out, const struct br_buf *common, const struct br_plan *plan);
 
 /*

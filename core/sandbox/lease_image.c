@@ -28,7 +28,7 @@
 
 static const char *const dirs[] = {"/usr/sbin", "/sbin"};
 
-static bool find_tool(const char *tool, char path[64])
+bool br_lease_find_tool(const char *tool, char path[64])
 {
     for (unsigned i = 0; i < BR_ARRAY_LEN(dirs); i++) {
         snprintf(path, 64, "%s/%s", dirs[i], tool);
@@ -41,7 +41,7 @@ static bool find_tool(const char *tool, char path[64])
 bool br_lease_has_tool(const char *tool)
 {
     char path[64];
-    return find_tool(tool, path);
+    return br_lease_find_tool(tool, path);
 }
 
 /* In the child: the file as descriptor 3, nothing else of ours, and no capability. */
@@ -93,7 +93,7 @@ int br_lease_tool(const char *tool, const char *const *args, int fd, char said[5
     int pipefd[2], status = 0;
     unsigned n = 1;
     said[0] = 0;
-    if (!find_tool(tool, path))
+    if (!br_lease_find_tool(tool, path))
         return br_err_set(err, BR_E_REQUIREMENT_MISSING,
                           "'%s' is neither in /usr/sbin nor in /sbin; nothing was started. Install "
                           "e2fsprogs",

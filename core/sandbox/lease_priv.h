@@ -55,6 +55,8 @@ int br_lease_image_state(struct br_disk_lease *d, int root, const char *state, s
 int br_lease_tool(const char *tool, const char *const *args, int fd, char said[512],
                   struct br_err *err);
 bool br_lease_has_tool(const char *tool);
+/* And where. */
+bool br_lease_find_tool(const char *tool, char path[64]);
 
 /* The fields of an ext4 superblock that are checked. */
 struct br_lease_super {

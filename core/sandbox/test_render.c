@@ -114,10 +114,19 @@ static void test_facts_of_a_plan(void **state)
     BR_CLEANUP_BUF struct br_buf common = BR_BUF_INIT(100), out = BR_BUF_INIT(65536);
     br_buf_printf(&common, "kernel 6\n");
     br_facts_put(&out, &common, &p);
-    assert_string_equal(br_buf_cstr(&out),
-                        "kernel 6\nprofile run-v1 1\nprofile-sha256 "
-                        "0000000000000000000000000000000000000000000000000000000000000000\n"
-                        "image " ID "\n");
+    assert_string_equal(
+        br_buf_cstr(&out),
+        "kernel 6\nprofile run-v1 1\nprofile-sha256 "
+        "0000000000000000000000000000000000000000000000000000000000000000\n"
+        "image " ID "\n"
+        "backend native\nidentity owner\nworkspace bind\nlandlock none\n"
+        "flags 0x21\nlimit.memory-bytes 2147483648\nlimit.pids 256\n"
+        "limit.cpu-percent 200\nlimit.nofile 1024\n"
+        "limit.fsize-bytes 1073741824\nlimit.tmp-bytes 268435456\n"
+        "limit.tmp-inodes 20000\nlimit.output-bytes 65536\n"
+        "limit.exec-seconds 120\n" BR_FACT_WALL " 1800\n"
+        "disk.workspace none 0 0\ndisk.state none 0 0\ndisk.scratch tmpfs 1048576 99\n"
+        "state -\n");
 }
 
 int main(void)

@@ -132,6 +132,7 @@ static int read_profile(struct session *s, struct br_err *err)
             image = s->images[i].image;
     if (s->mode != BR_RUN_VALIDATE)
         r = profile_image(&s->profile, image, err);
+    s->own_backend = p->backend;
     if (r == 0 && s->choice.backend)
         p->backend = s->choice.backend;
     return r;

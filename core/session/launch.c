@@ -86,7 +86,8 @@ static int send_plan(struct session *s, const struct br_plan *from, enum br_msg_
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     struct br_plan plan = *from;
     int r = take_allowed(s, &plan, err);
-    if (plan.limits.wall_seconds > s->wall_seconds)
+    /* what is activated is the profile's time; a run may have less of it */
+    if (plan.limits.wall_seconds > s->wall_seconds && s->mode != BR_RUN_ACTIVATE)
         plan.limits.wall_seconds = s->wall_seconds;
     memcpy(plan.table_sha256, br_table_sha256(s->table), sizeof(plan.table_sha256));
     if (r == 0)

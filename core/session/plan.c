@@ -94,6 +94,8 @@ static int resolve(struct session *s, json_t *report, struct br_err *err)
     const char *inactive = s->launched.err.text;
     json_object_set_new(report, "plan", rendered(&s->launched.data));
     json_object_set_new(report, "activated", json_boolean(!inactive[0]));
+    if (s->choice.backend && s->choice.backend != s->own_backend)
+        return 0; /* shown only: no run has it, so that nothing could be activated */
     return inactive[0] ? br_err_set(err, BR_E_REQUIREMENT_MISSING, "%s", inactive) : 0;
 }
 

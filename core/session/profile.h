@@ -7,15 +7,8 @@
 #include <jansson.h>
 
 #include "base/base.h"
+#include "session/profile_texts.h"
 #include "wire/types.h"
-
-/* The profiles that are built in (made by CMake from profiles/). */
-struct br_profile_text {
-    const char *name; /* NULL ends the table */
-    const char *text;
-    const unsigned *len;
-};
-extern const struct br_profile_text br_profile_texts[];
 
 /* What a profile makes of a launch plan, and what it offers where the host lacks something. */
 struct profile {

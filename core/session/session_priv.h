@@ -73,6 +73,7 @@ struct session {
     bool wall_given; /* the operator said so */
     struct br_buf manifest, policy, goal;
     struct br_profile_choice choice;
+    uint8_t own_backend; /* the profile's, whatever `choice` says */
     struct {
         char profile[64], image[BR_NAME_MAX];
     } images[16]; /* that bridle.lua gives to profiles */

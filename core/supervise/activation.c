@@ -1,7 +1,8 @@
 /*
  * Activations: STATE/activations/PROFILE holds the evidence that a profile was tried on this host,
  * lines of "name value" as bridle-launch gathered them, and notes behind '#'. Before a launch the
- * launcher's present facts must be exactly those. Only compares and stores text; parses nothing.
+ * launcher's present facts, those of the plan included, must be exactly those. What the session
+ * says of the profile is not believed: its text is hashed here. Only compares and stores text.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -12,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "session/profile_texts.h"
 #include "supervise/supervise_priv.h"
 
 #define DIR_NAME "activations"
@@ -40,6 +42,15 @@ static const char *find_line(const char *text, const char *name, size_t n)
     return NULL;
 }
 
+/* Is it the time limit, and lower than it was? The operator may ask for less with --timeout. */
+static bool is_lower(const char *was, const char *is)
+{
+    static const char name[] = BR_FACT_WALL " ";
+    size_t n = sizeof(name) - 1;
+    return strncmp(is, name, n) == 0 && is[n] > '0' && is[n] <= '9' &&
+           strtoul(is + n, NULL, 10) < strtoul(was + n, NULL, 10);
+}
+
 static void put_change(struct br_buf *b, const char *name, size_t n, const char *was,
                        const char *is, unsigned *count)
 {
@@ -58,7 +69,7 @@ static unsigned compare(const char *evidence, const char *facts, struct br_buf *
     for (const char *l = facts; *l; l += strcspn(l, "\n") + (l[strcspn(l, "\n")] == '\n')) {
         size_t n = strcspn(l, " \n"), len = strcspn(l, "\n");
         const char *was = find_line(evidence, l, n);
-        if (!was || strcspn(was, "\n") != len || strncmp(was, l, len) != 0)
+        if (!was || ((strcspn(was, "\n") != len || strncmp(was, l, len) != 0) && !is_lower(was, l)))
             put_change(out, l, n, was ? was + n + 1 : NULL, l + n + (l[n] == ' '), &count);
     }
     for (const char *l = evidence; *l; l += strcspn(l, "\n") + (l[strcspn(l, "\n")] == '\n')) {
@@ -69,6 +80,32 @@ static unsigned compare(const char *evidence, const char *facts, struct br_buf *
     if (count > CHANGES_SHOWN)
         br_buf_printf(out, ", and %u more", count - CHANGES_SHOWN);
     return count;
+}
+
+int activation_text(const struct supervisor *s, const struct br_plan *plan, struct br_err *err)
+{
+    const struct br_profile_choice *c = &s->req.choice;
+    bool own = c->source && c->source[0];
+    const char *name = own ? plan->profile : c->name[0] ? c->name : "run-v1", *text = c->source;
+    size_t n = own ? strlen(text) : 0;
+    for (const struct br_profile_text *t = br_profile_texts; !own && t->name; t++)
+        if (strcmp(t->name, name) == 0) {
+            text = t->text;
+            n = *t->len;
+        }
+    struct br_sha256 s256;
+    uint8_t hash[32];
+    br_sha256_init(&s256);
+    br_sha256_put(&s256, text, n);
+    br_sha256_end(&s256, hash);
+    if (n == 0 || strcmp(name, plan->profile) != 0 ||
+        memcmp(hash, plan->profile_sha256, sizeof(hash)) != 0)
+        return br_err_set(
+            err, BR_E_PEER_PROTOCOL,
+            "'bridle-session' asked for a sandbox of the profile '%s', which is not the "
+            "one that was chosen; nothing was started",
+            plan->profile);
+    return 0;
 }
 
 static int read_evidence(int dir, const char *name, struct br_buf *text, struct br_err *err)

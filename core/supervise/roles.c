@@ -145,6 +145,8 @@ static int on_sup_plan(struct br_chan *c, struct br_msg *m, void *ctx, struct br
     int r = br_rd_done(&m->rd) < 0 || plan.nsources || s->sandbox != SANDBOX_NONE
                 ? malformed(c, m, err)
                 : 0;
+    if (r == 0 && m->type == BR_MSG_SUP_LAUNCH)
+        r = activation_text(s, &plan, err);
     if (r == 0) {
         struct br_err why = {.code = BR_OK};
         s->sandbox = SANDBOX_ASKED;

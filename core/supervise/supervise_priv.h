@@ -177,6 +177,8 @@ uint32_t workspace_defaults(struct supervisor *s, char *out[BR_ALLOWED_PATHS_MAX
 
 /* ---- activation.c ---- */
 
+/* -BR_E_PEER_PROTOCOL if the plan is not of the profile that the operator chose. */
+int activation_text(const struct supervisor *s, const struct br_plan *plan, struct br_err *err);
 /* -BR_E_REQUIREMENT_MISSING if the plan's profile is not activated, or naming what has changed
  * since. */
 int activation_check(const struct supervisor *s, const struct br_plan *plan,

@@ -84,6 +84,9 @@ enum br_disk { BR_DISK_WORKSPACE, BR_DISK_STATE, BR_DISK_SCRATCH, BR_DISKS };
 extern const char *const br_disk_names[BR_DISKS];  /* "workspace", "state", "scratch" */
 extern const char *const br_disk_points[BR_DISKS]; /* "/workspace", "/state", "/scratch" */
 
+/* The one line of the facts that may be lower than it was: the operator's --timeout. */
+#define BR_FACT_WALL "limit.wall-seconds"
+
 /* br_plan.flags */
 enum br_plan_flag {
     BR_PLAN_TMP_NOEXEC = 1u << 0,       /* /tmp, and /dev/shm, which is in it */

@@ -252,6 +252,18 @@ static void test_other_backends(void **state)
     run_with(&t, &r, "plan", "--backend=podman", NULL);
     expect(&r, 2, "native, bwrap and docker");
     e2e_result_free(&r);
+    /* shown, and not called activated because another backend is */
+    e2e_run(&t, &r, "bridle", "activate", "run-nolandlock-v1", NULL);
+    expect(&r, 0, "is activated");
+    e2e_result_free(&r);
+    const char *const backends[] = {"--backend=native", "--backend=bwrap"};
+    for (unsigned i = 0; i < 2; i++) {
+        e2e_run(&t, &r, "bridle", "plan", "-C", "workspace", "-p", "policy.lua", "--profile",
+                "run-nolandlock-v1", backends[i], "--json", "task.yaml", "--", "true", NULL);
+        expect(&r, 0, i ? "\"activated\":false" : "\"activated\":true");
+        expect(&r, 0, i ? "\"backend\":\"bwrap\"" : "\"backend\":\"native\"");
+        e2e_result_free(&r);
+    }
     close_project(&t);
 }
 
@@ -500,6 +512,13 @@ static void test_what_has_changed(void **state)
         "image",
         "uid",
         "sysctl.user.max_user_namespaces",
+        "backend",
+        "identity",
+        "workspace",
+        "landlock",
+        "flags",
+        "limit.pids",
+        "disk.scratch",
     };
     struct e2e t;
     struct e2e_result r;
@@ -557,6 +576,35 @@ static void test_evidence_of_others(void **state)
     expect(&r, 6, "cannot be read");
     e2e_result_free(&r);
     expect_absent(&t, "workspace/src/x");
+    close_project(&t);
+}
+
+/* The programs of others that make the sandbox are pinned by their content. */
+static void test_helpers_are_pinned(void **state)
+{
+    (void)state;
+    static const char line[] = "\nprogram.bwrap ";
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    t.activated = true;
+    for (int changed = 0; changed < 2; changed++) {
+        e2e_run(&t, &r, "bridle", "activate", "observer-v1", NULL);
+        expect(&r, 0, "is activated");
+        e2e_result_free(&r);
+        BR_CLEANUP_FREE char *text = e2e_read(&t, "state/activations/observer-v1");
+        char *at = text ? strstr(text, line) : NULL;
+        assert_non_null(at);
+        at += sizeof(line) - 1;
+        assert_int_equal(strcspn(at, "\n"), 64);
+        at[63] = changed ? (at[63] == '0' ? '1' : '0') : at[63];
+        e2e_write(&t, "state/activations/observer-v1", text);
+        run_with(&t, &r, "plan", "--profile", "observer-v1");
+        /* no command at all is the control's own refusal: it comes after the activation's */
+        if (has(&r.err, "'program.bwrap' was '") != (changed == 1))
+            fail_msg("changed %d: %s", changed, (char *)r.err.data);
+        e2e_result_free(&r);
+    }
     close_project(&t);
 }
 
@@ -704,6 +752,7 @@ int main(void)
         cmocka_unit_test(test_activation),
         cmocka_unit_test(test_what_has_changed),
         cmocka_unit_test(test_evidence_of_others),
+        cmocka_unit_test(test_helpers_are_pinned),
         cmocka_unit_test(test_not_activated_when_it_fails),
         cmocka_unit_test(test_offer),
         cmocka_unit_test(test_demo),
