@@ -82,6 +82,7 @@ static const struct {
     {BR_SYS_CLOSE_RANGE, 2, true, NULL, "likewise"},
     {BR_SYS_CHDIR, 2, false, NULL, "to /: the workspace is entered later"},
     {BR_SYS_LANDLOCK, 0, false, NULL, "a rule less: less can be written"},
+    {BR_SYS_UMOUNT, 0, false, NULL, "mounts of the launcher's own, which no sandbox sees"},
     /* a sandbox that was prepared is thrown away, and made again for the plan */
     {BR_SYS_OPEN_TREE, 0, false, NULL, "prepared again"},
     {BR_SYS_CLONE3, 0, false, NULL, "prepared again"},

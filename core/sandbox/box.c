@@ -167,7 +167,7 @@ int br_box_make(struct br_host *h, struct br_box *b, unsigned slot, uint64_t id,
     memcpy(b->image, h->image_id, sizeof(b->image));
     b->image_made = h->image.made;
     BR_CLEANUP_FD int root = br_rootfs_clone(br_host_root(h), err);
-    r = root < 0 ? root : br_mask_remember(h, root, err);
+    r = root < 0 ? root : br_mask_remember(h, br_host_root(h), err);
     if (r == 0)
         r = clone_child(b, root, sibling, err);
     if (r < 0) {

@@ -109,7 +109,10 @@ struct br_host {
     struct br_image_root image;     /* the root of another image */
     char image_id[BR_IMAGE_ID_MAX]; /* what the next box gets: "host" or image.id */
     struct br_expect expect;
-    struct br_mask_id masks[2]; /* of the root of the next box */
+    struct br_mask_id masks[2]; /* of the root of the next box: the descriptor of that root, */
+    int masks_root;             /* and which image's (br_image_root.made) */
+    unsigned masks_made;
+    bool masks_known;
     struct sock_fprog filter;
     char filter_sha256[65]; /* of the program, in hex */
     int landlock_abi;       /* 0: none */
@@ -267,6 +270,8 @@ void br_wants_of(struct br_mount_wants *w, const struct br_box *b, const struct 
  */
 const char *br_mask_path(unsigned n);
 bool br_mask_is_dir(unsigned n);
+/* What masks are made of, in the prepared root. */
+const char *br_mask_source(bool dir);
 
 /* Landlock. The ABI of this kernel; 0: none. */
 int br_landlock_abi(void);

@@ -156,7 +156,7 @@ void br_host_expect(struct br_host *h, const struct br_plan *plan)
 void br_host_idle(struct br_host *h)
 {
     br_close(&h->trial);
-    if (h->boxes > 1 && h->cfg.pool == 1)
+    if (h->boxes > 1)
         (void)br_host_refresh(h, NULL); /* a failure is found again by br_box_prepare() */
 }
 
@@ -168,6 +168,30 @@ static void default_signals(void)
         (void)signal(s, SIG_DFL);
     sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/*
+ * Every sandbox is born with a copy of the launcher's mounts, and drops it. The prepared root need
+ * not be among them, nor what the host has below /sys, whose files the launcher has open. A kernel
+ * that clones only what is attached (before 6.15) keeps the root where it is; an ordinary user may
+ * not take the host's mounts apart.
+ */
+static void forget_mounts(struct br_host *h)
+{
+    struct br_mounts m;
+    if (br_weak(SHARED)) /* it would be taken apart with the other */
+        return;
+    BR_CLEANUP_FD int loose = br_rootfs_clone(h->rootfs, NULL);
+    BR_CLEANUP_FD int again = loose < 0 ? -1 : br_rootfs_clone(loose, NULL);
+    if (again < 0 || br_sys_umount(BR_ROOTFS_POINT, MNT_DETACH) < 0)
+        return;
+    br_close(&h->rootfs);
+    h->rootfs = br_steal_fd(&loose);
+    if (br_mounts_read(&m, "self", NULL) == 0)
+        for (unsigned i = 0; i < m.n; i++)
+            if (strncmp(m.list[i].target, BR_ROOTFS_POINT "/", sizeof(BR_ROOTFS_POINT)) == 0)
+                (void)br_sys_umount(m.list[i].target, MNT_DETACH | UMOUNT_NOFOLLOW);
+    br_mounts_free(&m);
 }
 
 static int open_steps(struct br_host *h, struct br_err *err)
@@ -213,6 +237,7 @@ static int open_steps(struct br_host *h, struct br_err *err)
         return h->rootfs;
     if ((r = br_measure_root(&h->root_mounts, BR_ROOTFS_POINT, false, err)) < 0)
         return r;
+    forget_mounts(h);
     h->shared = mmap(NULL, BR_SLOTS * sizeof(*h->shared), PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (h->shared == MAP_FAILED) {

@@ -4,7 +4,7 @@
  * directory, before it pivots into it, so that "proc" is the new one. Trusts the launcher.
  *
  * What a mask is made of is a file of the launcher's own root, never a device and never a name that
- * somebody else can make; what was mounted is compared with it afterwards.
+ * somebody else can make; that it is this one is seen in the mount table, by the launcher.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -63,6 +63,11 @@ const char *br_mask_path(unsigned n)
     return n < BR_ARRAY_LEN(masks) ? masks[n].path : NULL;
 }
 
+const char *br_mask_source(bool dir)
+{
+    return names[dir ? BR_MASK_DIR : BR_MASK_FILE];
+}
+
 bool br_mask_is_dir(unsigned n)
 {
     return masks[n].with == BR_MASK_DIR;
@@ -84,6 +89,9 @@ static bool same(const struct statx *st, const struct br_mask_id *id)
 
 int br_mask_remember(struct br_host *h, int rootfs, struct br_err *err)
 {
+    if (h->masks_known && h->masks_root == rootfs && h->masks_made == h->image.made)
+        return 0;
+    h->masks_known = false;
     for (unsigned i = 0; i < BR_ARRAY_LEN(names); i++) {
         struct statx st;
         BR_CLEANUP_FD int fd = br_open_beneath(rootfs, names[i], O_PATH | O_NOFOLLOW, 0);
@@ -95,6 +103,9 @@ int br_mask_remember(struct br_host *h, int rootfs, struct br_err *err)
         h->masks[i] = (struct br_mask_id){
             .ino = st.stx_ino, .dev_major = st.stx_dev_major, .dev_minor = st.stx_dev_minor};
     }
+    h->masks_known = true;
+    h->masks_root = rootfs;
+    h->masks_made = h->image.made;
     return 0;
 }
 
@@ -122,6 +133,9 @@ int br_mask_proc(const struct br_host *h, struct br_err *err)
                 continue;
             return failed(masks[i].path, err);
         }
+        /* where the launcher's own /proc has it, the mount table must: br_wants_of() */
+        if (h->masked >> i & 1)
+            continue;
         if (statx(AT_FDCWD, masks[i].path, AT_SYMLINK_NOFOLLOW, STATX_INO, &st) < 0 ||
             !same(&st, &h->masks[masks[i].with]))
             return br_err_set(err, BR_E_REQUIREMENT_MISSING,

@@ -74,7 +74,9 @@ struct br_mount_want {
 struct br_mount_wants {
     struct br_mount_want *list; /* owned */
     unsigned n, cap, next;
-    bool failed; /* no memory */
+    bool failed;              /* no memory */
+    struct br_mount masks[2]; /* what masks are made of: the file, the directory */
+    char mask_roots[2][BR_PATH_MAX + 32];
 };
 
 /* Add one; what is not given stays 0. `target` is spelt as people do. Valid until the next call. */

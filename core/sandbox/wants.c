@@ -17,6 +17,18 @@ static unsigned noexec(const struct br_plan *plan, uint32_t flag)
     return plan->flags & flag ? BR_MNT_NOEXEC : 0;
 }
 
+/* The empty file and directory of the root that was prepared, as the mount table names them. */
+static void put_sources(struct br_mount_wants *w, const struct br_mounts *root)
+{
+    const struct br_mount *top = root->list; /* "/" is the first of a sorted table */
+    for (unsigned i = 0; i < BR_ARRAY_LEN(w->masks); i++) {
+        (void)snprintf(w->mask_roots[i], sizeof(w->mask_roots[i]), "%s/%s",
+                       strcmp(top->root, "/") == 0 ? "" : top->root, br_mask_source(i == 1));
+        w->masks[i] =
+            (struct br_mount){.dev = top->dev, .type = top->type, .root = w->mask_roots[i]};
+    }
+}
+
 static void want_masks(struct br_mount_wants *w, const struct br_host *h)
 {
     char path[64];
@@ -24,6 +36,7 @@ static void want_masks(struct br_mount_wants *w, const struct br_host *h)
     for (unsigned i = 0; (name = br_mask_path(i)); i++) {
         snprintf(path, sizeof(path), "/%s", name);
         struct br_mount_want *e = br_want(w, path, BR_MNT_RO | LOCKED, 0);
+        e->same = &w->masks[br_mask_is_dir(i)];
         if (!(h->masked >> i & 1))
             e->kind = BR_WANT_MAYBE; /* where the launcher's own /proc does not show everything */
     }
@@ -86,7 +99,9 @@ static void want_leases(struct br_mount_wants *w, const struct br_plan *plan)
 void br_wants_of(struct br_mount_wants *w, const struct br_box *b, const struct br_plan *plan)
 {
     bool host = strcmp(b->image, BR_IMAGE_HOST) == 0;
-    br_want_root(w, host ? &b->host->root_mounts : &b->host->image.mounts);
+    const struct br_mounts *root = host ? &b->host->root_mounts : &b->host->image.mounts;
+    br_want_root(w, root);
+    put_sources(w, root);
     br_want(w, "/proc", BR_MNT_RO | LOCKED | BR_MNT_NOEXEC, 0)->type = "proc";
     want_masks(w, b->host);
     if (b->host->cg_view != BR_CG_VIEW_NONE) {
