@@ -16,7 +16,7 @@
 #include "wire/types.h"
 #include "wire/wire.h"
 
-/* After a sandbox has ended: how long to wait for the next plan before preparing for it. */
+/* After a sandbox has started or ended: how long to wait before preparing for the next one. */
 #define IDLE_PREPARE_US 2000u
 #define POOL_LOW 2u
 /* The process that prepares was killed: when to start another one. */
@@ -112,6 +112,17 @@ static int prepare_next(void *ctx, struct br_err *err)
         fill_pool(l, l->pool);
     else if (!l->box && l->pool)
         (void)br_box_prepare(l->host, &l->box, &ignored);
+    else
+        br_host_idle(l->host);
+    return 0;
+}
+
+static int idle(void *ctx, struct br_err *err)
+{
+    struct launcher *l = ctx;
+    (void)err;
+    l->idle_timer = 0;
+    br_host_idle(l->host);
     return 0;
 }
 
@@ -122,7 +133,8 @@ static void after_start(struct launcher *l)
     l->launches++;
     if (l->pool > 1 && br_pool_fd(l->host) >= 0 && br_pool_ready(l->host) < POOL_LOW)
         fill_pool(l, l->pool);
-    br_host_idle(l->host);
+    br_loop_timer_cancel(l->loop, &l->idle_timer);
+    l->idle_timer = br_loop_timer(l->loop, IDLE_PREPARE_US, idle, l);
 }
 
 static int box_ended(void *ctx, int fd, short revents, struct br_err *err)
@@ -136,6 +148,7 @@ static int box_ended(void *ctx, int fd, short revents, struct br_err *err)
     if (!end.verified)
         br_log(BR_LOG_ERROR, "the sandbox was not removed completely: %s", end.detail);
     int r = send_stopped(l, &end, err);
+    br_loop_timer_cancel(l->loop, &l->idle_timer);
     l->idle_timer = br_loop_timer(l->loop, IDLE_PREPARE_US, prepare_next, l);
     return r;
 }
