@@ -37,6 +37,8 @@ struct bench_launcher;
 int bench_launcher_open(struct bench_launcher **out, const char *dir, const char *workspace,
                         unsigned pool, struct br_err *err);
 void bench_launcher_close(struct bench_launcher **l);
+/* Wait until it says that it is set up. */
+int bench_launcher_ready(struct bench_launcher *l, struct br_err *err);
 /* From the plan to the verified end of a sandbox whose pid 1 ends as soon as it may; *exit_us is
  * when it had ended. */
 int bench_launch(struct bench_launcher *l, uint64_t *exit_us, struct br_err *err);

@@ -19,14 +19,16 @@ struct bench_launcher {
     int workspace, pidfd;
     struct br_chan launch, init;
     struct br_plan plan;
-    bool started, stopped, refused, result, verified;
+    bool ready, started, stopped, result, verified;
     uint64_t serial;
     char text[BR_ERR_TEXT_MAX];
 };
 
 static int on_ready(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
-    (void)c, (void)m, (void)ctx, (void)err;
+    struct bench_launcher *l = ctx;
+    (void)m, (void)err;
+    l->ready |= c == &l->launch;
     return 0;
 }
 
@@ -133,6 +135,11 @@ void bench_launcher_close(struct bench_launcher **lp)
         waitpid(l->pid, NULL, 0);
     free(l);
     *lp = NULL;
+}
+
+int bench_launcher_ready(struct bench_launcher *l, struct br_err *err)
+{
+    return receive_until(&l->launch, &l->ready, err);
 }
 
 static int send_plan(struct bench_launcher *l, struct br_err *err)
