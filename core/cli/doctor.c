@@ -48,7 +48,8 @@ static const struct profile_needs {
      .note = "with an image: see bridle image"},
     {.name = "observer-v1",
      .only = true,
-     .with = {"bubblewrap", "system call filter", "memory limit", "process limit", "CPU limit"}},
+     .with = {"bubblewrap", "system call filter", "memory limit", "swap limit", "process limit",
+              "CPU limit"}},
 };
 
 static bool among(const char *const *list, size_t max, const char *name)

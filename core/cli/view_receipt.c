@@ -86,6 +86,8 @@ static void put_limits(struct br_cli_view *v, const json_t *r)
     row_begin(&w, v);
     br_buf_printf(&w.text, "memory ");
     view_put_bytes(&w.text, view_u64(l, "memoryBytes"));
+    if (json_object_get(l, "swap")) /* else it is counted with memory */
+        br_buf_printf(&w.text, ", no swap on this host");
     br_buf_printf(&w.text, ", %llu processes, %llu %% CPU", (unsigned long long)view_u64(l, "pids"),
                   (unsigned long long)view_u64(l, "cpuPercent"));
     row_end(&w, "    limits");

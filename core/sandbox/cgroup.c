@@ -156,7 +156,7 @@ static int limit_memory(const struct br_cg *cg, unsigned i, uint64_t bytes, stru
     const char *limit = v2 ? "memory.max" : "memory.limit_in_bytes";
     const char *swap = v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes";
     bool with_swap = has_file(cg->fds[i], swap);
-    int r = 0;
+    int r = with_swap ? 0 : br_cg_require_no_swap(cg->place, err);
     /* version 1 wants limit <= limit with swap at every moment: raise the latter first */
     if (with_swap && !v2 && cg->set.memory_bytes && bytes > cg->set.memory_bytes) {
         r = set_number(cg, i, swap, bytes, err);
@@ -240,19 +240,19 @@ static int get_numbers(int fd, const char *file, uint64_t *a, uint64_t *b, struc
 static int read_memory(const struct br_cg *cg, unsigned i, struct br_cg_read *out,
                        struct br_err *err)
 {
-    int fd = cg->fds[i];
-    if (!cg->place->dirs[i].v2) {
-        int r = get_numbers(fd, "memory.limit_in_bytes", &out->memory_bytes, NULL, err);
-        if (r == 0 && has_file(fd, "memory.memsw.limit_in_bytes"))
-            r = get_numbers(fd, "memory.memsw.limit_in_bytes", &out->swap_total_bytes, NULL, err);
-        return r;
-    }
-    uint64_t swap = 0;
-    int r = get_numbers(fd, "memory.max", &out->memory_bytes, NULL, err);
-    if (r == 0 && has_file(fd, "memory.swap.max")) {
-        r = get_numbers(fd, "memory.swap.max", &swap, NULL, err);
-        out->swap_total_bytes = out->memory_bytes + swap;
-    }
+    bool v2 = cg->place->dirs[i].v2;
+    const char *limit = v2 ? "memory.max" : "memory.limit_in_bytes";
+    const char *swap = v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes";
+    int fd = cg->fds[i], r = get_numbers(fd, limit, &out->memory_bytes, NULL, err);
+    out->no_swap = !has_file(fd, swap);
+    if (r < 0 || out->no_swap)
+        return r < 0 ? r : br_cg_require_no_swap(cg->place, err);
+    uint64_t more = 0;
+    r = get_numbers(fd, swap, &more, NULL, err);
+    /* version 1 counts both together */
+    out->swap_total_bytes = !v2                                     ? more
+                            : more > UINT64_MAX - out->memory_bytes ? UINT64_MAX
+                                                                    : out->memory_bytes + more;
     return r;
 }
 
@@ -295,7 +295,8 @@ int br_cg_compare(const struct br_cg_read *got, const struct br_limits *want, st
     /* the kernel rounds memory down to whole pages */
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), floor = want->memory_bytes / page * page;
     if (got->memory_bytes < floor || got->memory_bytes > want->memory_bytes ||
-        got->swap_total_bytes > want->memory_bytes)
+        (!got->no_swap &&
+         (got->swap_total_bytes < floor || got->swap_total_bytes > want->memory_bytes)))
         return br_err_set(err, BR_E_REQUIREMENT_MISSING,
                           "the kernel holds a memory limit of %" PRIu64 " (with swap %" PRIu64
                           ") bytes, not %" PRIu64 "; nothing was started",

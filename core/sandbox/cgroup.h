@@ -15,6 +15,7 @@ extern const char *const br_cg_ctl_names[BR_CG_CTLS];
 struct br_cg_env {
     const char *self_cgroup; /* "/proc/self/cgroup" */
     const char *mountinfo;   /* "/proc/self/mountinfo" */
+    const char *swaps;       /* NULL: "/proc/swaps" */
     uid_t uid;               /* the launcher's */
 };
 
@@ -32,6 +33,7 @@ struct br_cg_place {
     unsigned have;                         /* controllers that work, as bits */
     char missing[BR_CG_CTLS][BR_PATH_MAX]; /* why not, and the fix, for the others */
     char fix[BR_CG_CTLS][512];
+    char swaps[96];         /* where the kernel lists swap areas; "": /proc/swaps */
     char tag[128];          /* names the owner: what all its cgroups start with */
     uint32_t stale_seconds; /* how long the sweep keeps what it cannot judge, if it is empty */
 };
@@ -62,9 +64,16 @@ void br_cg_open(const struct br_cg_place *p, struct br_cg *cg, uint64_t id);
 int br_cg_join_v1(const struct br_cg *cg, pid_t pid, struct br_err *err);
 /* The descriptor for CLONE_INTO_CGROUP, or -1 if no version 2 hierarchy is used. */
 int br_cg_v2_fd(const struct br_cg *cg);
-/* Set memory (swap included), pids and cpu, where they are not set so already.
+/* Set memory (swap included), pids and cpu, where they are not set so already. A kernel that does
+ * not count swap will do only where there is none.
  * -BR_E_REQUIREMENT_MISSING if the host refuses one. */
 int br_cg_limit(struct br_cg *cg, const struct br_limits *l, struct br_err *err);
+
+/*
+ * For a kernel that does not count swap: 0 if this host has no swap area now,
+ * -BR_E_REQUIREMENT_MISSING with the fix if it has one, or if that cannot be told.
+ */
+int br_cg_require_no_swap(const struct br_cg_place *p, struct br_err *err);
 
 /* Is that what was written last? */
 bool br_cg_is(const struct br_cg *cg, const struct br_limits *l);
@@ -75,7 +84,8 @@ int br_cg_limit_one(const struct br_cg *cg, enum br_cg_ctl c, const struct br_li
 
 /* What the kernel says the limits are. */
 struct br_cg_read {
-    uint64_t memory_bytes, swap_total_bytes; /* swap_total: memory + swap; 0: not enforced here */
+    uint64_t memory_bytes, swap_total_bytes; /* swap_total: memory + swap */
+    bool no_swap; /* the kernel does not count it, and this host has none: no swap_total */
     uint64_t pids, cpu_percent;
 };
 int br_cg_read(const struct br_cg *cg, struct br_cg_read *out, struct br_err *err);

@@ -273,6 +273,7 @@ void br_cg_find(struct br_cg_place *p, const struct br_cg_env *env)
     struct mount m;
     unsigned v2 = 0;
     *p = (struct br_cg_place){.stale_seconds = 3600};
+    snprintf(p->swaps, sizeof(p->swaps), "%s", env->swaps ? env->swaps : "");
     missing(p, ~0u, "Use a kernel with cgroups and mount them at /sys/fs/cgroup",
             "no hierarchy on this host has it, by", env->self_cgroup);
     struct br_err err = {.code = BR_OK};

@@ -99,6 +99,29 @@ static void probe_admission(const struct br_host *h, struct br_probe *p)
                         : "no memory limit can be set");
 }
 
+static void probe_swap(const struct br_host *h, struct br_probe *p)
+{
+    struct br_cg_read got = {0};
+    struct br_err err = {.code = BR_OK};
+    struct br_cg cg;
+    uint64_t id;
+    int r = -1;
+    br_random(&id, sizeof(id));
+    if (h && h->place.have & 1u << BR_CG_MEMORY && br_cg_make(&h->place, &cg, id, &err) == 0) {
+        r = br_cg_limit_one(&cg, BR_CG_MEMORY, &br_limits_default, &err);
+        if (r == 0)
+            r = br_cg_read(&cg, &got, &err);
+        (void)br_cg_remove(&cg, NULL);
+    }
+    br_probe_row(p, "swap limit", r < 0 ? BR_PROBE_MISSING : BR_PROBE_OK, true,
+                 "See 'memory limit'. A kernel that does not count swap: boot with swapaccount=1, "
+                 "or swapoff -a");
+    snprintf(p->detail, sizeof(p->detail), "%.250s",
+             r == 0     ? got.no_swap ? "not counted, and none on this host" : "counted with memory"
+             : err.code ? err.text
+                        : "no memory limit can be set");
+}
+
 /* ---- Landlock ---- */
 
 static int try_landlock(void)
@@ -352,6 +375,7 @@ uint32_t br_probe_more(const struct br_host *h, struct br_probe *rows)
 {
     uint32_t n = 0;
     probe_admission(h, &rows[n++]);
+    probe_swap(h, &rows[n++]);
     probe_landlock(&rows[n++]);
     probe_idmap(h, &rows[n++]);
     probe_lease(h, false, &rows[n++]);

@@ -353,10 +353,13 @@ static void put_identity(struct br_buf *out, const struct br_measured *m)
 static void put_limits(struct br_buf *out, const struct br_measured *m)
 {
     br_buf_printf(out,
-                  ",\"limits\":{\"memoryBytes\":%" PRIu64 ",\"memorySwapBytes\":%" PRIu64
-                  ",\"pids\":%" PRIu64 ",\"cpuPercent\":%" PRIu64,
-                  m->limits.memory_bytes, m->limits.swap_total_bytes, m->limits.pids,
-                  m->limits.cpu_percent);
+                  ",\"limits\":{\"memoryBytes\":%" PRIu64 ",\"pids\":%" PRIu64
+                  ",\"cpuPercent\":%" PRIu64,
+                  m->limits.memory_bytes, m->limits.pids, m->limits.cpu_percent);
+    if (m->limits.no_swap)
+        br_buf_printf(out, ",\"swap\":\"none on this host\"");
+    else
+        br_buf_printf(out, ",\"memorySwapBytes\":%" PRIu64, m->limits.swap_total_bytes);
     if (m->cpus)
         br_buf_printf(out, ",\"cpus\":%u", m->cpus);
     for (unsigned i = 0; i < BR_RLIMITS; i++)

@@ -71,7 +71,7 @@ static int no_writes(enum br_sys call)
 
 static void find(struct br_cg_place *p, uid_t uid, const char *self, const char *type)
 {
-    char a[128], b[128], line[512];
+    char a[128], b[128], c[128], line[512];
     put("self", self);
     snprintf(line, sizeof(line),
              "22 27 0:21 / /proc rw - proc proc rw\n"
@@ -80,8 +80,9 @@ static void find(struct br_cg_place *p, uid_t uid, const char *self, const char 
     put("mountinfo", line);
     snprintf(a, sizeof(a), "%s/self", dir);
     snprintf(b, sizeof(b), "%s/mountinfo", dir);
+    snprintf(c, sizeof(c), "%s/swaps", dir);
     br_sys_hook = no_writes;
-    br_cg_find(p, &(struct br_cg_env){.self_cgroup = a, .mountinfo = b, .uid = uid});
+    br_cg_find(p, &(struct br_cg_env){.self_cgroup = a, .mountinfo = b, .swaps = c, .uid = uid});
     br_sys_hook = NULL;
 }
 
@@ -128,6 +129,90 @@ static void test_v2_root(void **state)
     }
     assert_int_equal(br_cg_remove(&cg, &err), 0);
     br_cg_place_close(&p);
+}
+
+/* ---- swap that the kernel does not count ---- */
+
+#define SWAPS "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+#define SWAP_AREA "/dev/dm-1                               partition\t999420\t\t0\t\t-2\n"
+
+static int set_read_compare(struct br_cg *cg, struct br_cg_read *got, struct br_err *err)
+{
+    int r = br_cg_limit_one(cg, BR_CG_MEMORY, &br_limits_default, err);
+    if (r == 0)
+        r = br_cg_read(cg, got, err);
+    got->pids = br_limits_default.pids; /* only memory is here */
+    got->cpu_percent = br_limits_default.cpu_percent;
+    return r < 0 ? r : br_cg_compare(got, &br_limits_default, err);
+}
+
+static void check_swap(const char *type, const char *limit, const char *swap, const char *all)
+{
+    struct br_cg_place p;
+    struct br_cg cg;
+    struct br_cg_read got;
+    struct br_err err = {.code = BR_OK};
+    char name[256];
+    bool v2 = type[6] == '2';
+    make("tree");
+    make("tree/bridle");
+    put("tree/cgroup.subtree_control", "cpu memory pids\n");
+    put("tree/bridle/cgroup.subtree_control", "cpu memory pids\n");
+    put("swaps", SWAPS SWAP_AREA);
+    find(&p, 0, v2 ? "0::/\n" : "4:memory:/bridle\n", type);
+    assert_int_equal(p.ndirs, 1);
+    assert_int_equal(p.dirs[0].v2, v2);
+    p.dirs[0].ctls = 1u << BR_CG_MEMORY;
+    assert_int_equal(br_cg_make(&p, &cg, 0x1234, &err), 0);
+    snprintf(name, sizeof(name), "tree/bridle/%s/%s", cg.name, limit);
+    put(name, "max\n");
+    /* refused, with the fix, before anything is set */
+    assert_int_equal(set_read_compare(&cg, &got, &err), -BR_E_REQUIREMENT_MISSING);
+    assert_non_null(strstr(err.text, "swap cannot be limited"));
+    assert_non_null(strstr(err.text, "/dev/dm-1; nothing was started. Boot with swapaccount=1"));
+    assert_non_null(strstr(err.text, "swapoff -a"));
+    assert_int_equal(br_cg_read(&cg, &got, &err), -BR_E_REQUIREMENT_MISSING);
+    /* a list that is none */
+    put("swaps", "");
+    assert_int_equal(set_read_compare(&cg, &got, &err), -BR_E_REQUIREMENT_MISSING);
+    put("swaps", "what is this\n");
+    assert_int_equal(set_read_compare(&cg, &got, &err), -BR_E_REQUIREMENT_MISSING);
+    /* no swap: said, and not as a number */
+    put("swaps", SWAPS);
+    assert_int_equal(set_read_compare(&cg, &got, &err), 0);
+    assert_true(got.no_swap);
+    assert_int_equal(got.swap_total_bytes, 0);
+    put("swaps", SWAPS SWAP_AREA); /* switched on meanwhile */
+    assert_int_equal(br_cg_read(&cg, &got, &err), -BR_E_REQUIREMENT_MISSING);
+    /* the control: with the file it is limited, whatever there is */
+    snprintf(name, sizeof(name), "tree/bridle/%s/%s", cg.name, swap);
+    put(name, "max\n");
+    assert_int_equal(set_read_compare(&cg, &got, &err), 0);
+    assert_false(got.no_swap);
+    assert_true(got.swap_total_bytes == br_limits_default.memory_bytes);
+    put(name, all); /* and what is not the limit is not taken for one */
+    assert_int_equal(br_cg_read(&cg, &got, &err), 0);
+    assert_int_equal(br_cg_compare(&got, &br_limits_default, &err), -BR_E_REQUIREMENT_MISSING);
+    for (int i = 0; i < 2; i++) {
+        char path[512];
+        snprintf(path, sizeof(path), "%s/tree/bridle/%s/%s", dir, cg.name, i ? limit : swap);
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_int_equal(br_cg_remove(&cg, &err), 0);
+    br_cg_place_close(&p);
+}
+
+static void test_v1_swap(void **state)
+{
+    (void)state;
+    check_swap("cgroup cgroup rw,memory", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes",
+               "9223372036854771712\n");
+}
+
+static void test_v2_swap(void **state)
+{
+    (void)state;
+    check_swap("cgroup2 cgroup2", "memory.max", "memory.swap.max", "max\n");
 }
 
 /* One controller that the tree does not have: nothing weaker, and the fix. */
@@ -358,6 +443,8 @@ int main(void)
 #define IN_DIR(t) cmocka_unit_test_setup_teardown(t, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         IN_DIR(test_v2_root),
+        IN_DIR(test_v1_swap),
+        IN_DIR(test_v2_swap),
         IN_DIR(test_v2_without_cpu),
         IN_DIR(test_v2_user),
         IN_DIR(test_v1_paths),
