@@ -27,6 +27,7 @@ struct call {
     const char *name;
     long nr;
     long a, b, c, d, e;
+    int error; /* what the filter answers, which the kernel would not; 0: EPERM or ENOSYS */
 };
 
 #define S(text) ((long)(uintptr_t)(text))
@@ -91,6 +92,24 @@ static const struct call calls[] = {
     {"tiocsti-sign", SYS_ioctl, 0, (long)0xffffffff00005412ul, S(scratch)},
     {"tioclinux", SYS_ioctl, 0, 0x541c, S(scratch)},
     {"tioclinux-high", SYS_ioctl, 0, 0x700000000541cl, S(scratch)},
+    /* on no descriptor: the kernel itself says EBADF */
+    {"huge-mmap", SYS_mmap, 0, 2097152, 3, 0x40002 /* MAP_PRIVATE | MAP_HUGETLB */, -1, ENOMEM},
+    {"huge-memfd", SYS_memfd_create, 0, 4 /* MFD_HUGETLB */, .error = EINVAL},
+    {"huge-shm", SYS_shmget, 0x62726964, 2097152, 04000 /* SHM_HUGETLB */, .error = ENOMEM},
+    {"socket-filter", SYS_setsockopt, -1, SOL_SOCKET, SO_ATTACH_FILTER, S(scratch), 16,
+     ENOPROTOOPT},
+    {"tcp-ulp", SYS_setsockopt, -1, 6, 31 /* TCP_ULP */, S("tls"), 3, ENOPROTOOPT},
+    {"aio", SYS_io_setup, 1, S(scratch)},
+    {"reserve", SYS_ioctl, -1, 0x4030582a /* FS_IOC_RESVSP64 */, S(scratch), .error = ENOTTY},
+    {"file-flags", SYS_ioctl, -1, 0x40086602 /* FS_IOC_SETFLAGS */, S(scratch), .error = ENOTTY},
+    {"bridge", SYS_ioctl, -1, 0x8940 /* SIOCGIFBR */, S(scratch), .error = ENOTTY},
+    {"lease", SYS_fcntl, -1, 1024 /* F_SETLEASE */, 0, .error = EINVAL},
+    {"dnotify", SYS_fcntl, -1, 1026 /* F_NOTIFY */, 1, .error = EINVAL},
+    {"inotify-open", SYS_inotify_add_watch, -1, S("/usr/bin"), 0x20 /* IN_OPEN */},
+    {"init-limits", SYS_prlimit64, 1, 99, S(scratch)},
+    {"init-priority", SYS_setpriority, 0, 1, 19},
+    {"init-group-priority", SYS_setpriority, 1, 1, 19},
+    {"init-scheduler", SYS_sched_setscheduler, 1, 99, S(scratch)},
 };
 
 static const struct {
@@ -114,7 +133,22 @@ static const struct {
     {"rxrpc", 33, SOCK_DGRAM, 2},
     {"ax25", 3, SOCK_DGRAM, 0},
     {"unknown-family", 200, SOCK_STREAM, 0},
+    {"mptcp", AF_INET, SOCK_STREAM, 262},
+    {"sctp", AF_INET, SOCK_SEQPACKET, 132},
+    {"udplite", AF_INET, SOCK_DGRAM, 136},
+    {"l2tp", AF_INET, SOCK_DGRAM, 115},
+    {"dccp", AF_INET, 6, 0},
 };
+
+/* Did the filter say this? */
+static bool refusal(const char *name, int e)
+{
+    for (unsigned i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+        if (strcmp(calls[i].name, name) == 0 && calls[i].error)
+            return e == calls[i].error;
+    return e == EPERM || e == ENOSYS || e == EAFNOSUPPORT || e == EPROTONOSUPPORT ||
+           e == ESOCKTNOSUPPORT;
+}
 
 /* Without a filter nothing stands between the call and the kernel. */
 static int judge(const char *name, bool filtered, long r, int e)
@@ -123,7 +157,7 @@ static int judge(const char *name, bool filtered, long r, int e)
         return in_through("%s succeeded", name);
     if (!filtered)
         return in_through("%s was answered by the kernel: %s", name, strerror(e));
-    if (e == EPERM || e == ENOSYS || e == EAFNOSUPPORT)
+    if (refusal(name, e))
         return in_blocked("%s", strerror(e));
     return in_through("%s was answered by the kernel in spite of the filter: %s", name,
                       strerror(e));

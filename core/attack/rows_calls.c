@@ -9,6 +9,7 @@
         id_, class_, title_, source_, "the kernel itself answers", "call call=" call_, FILTER      \
     }
 #define NS(id_, title_, source_, call_) CALL("ns." id_, CLASS_NAMESPACES, title_, source_, call_)
+#define RES(id_, title_, source_, call_) CALL("res." id_, CLASS_RESOURCES, title_, source_, call_)
 #define NET(id_, title_, source_, call_) CALL("net." id_, CLASS_NETWORK, title_, source_, call_)
 
 const struct attack attack_rows_calls[] = {
@@ -99,5 +100,30 @@ const struct attack attack_rows_calls[] = {
     NET("rxrpc", "AF_RXRPC", "CVE-2017-7482", "rxrpc"),
     NET("ax25", "AF_AX25", "CVE-2022-1199", "ax25"),
     NET("family", "a family that no kernel has yet", "design", "unknown-family"),
+    NET("mptcp", "MPTCP", "CVE-2023-6200 kin", "mptcp"),
+    NET("sctp", "SCTP", "CVE-2021-23133", "sctp"),
+    NET("udplite", "UDP-Lite", "socket(2)", "udplite"),
+    NET("l2tp", "L2TP", "CVE-2016-10200", "l2tp"),
+    NET("dccp", "DCCP, by its type alone", "CVE-2017-6074", "dccp"),
+    NET("tcp-ulp", "TLS in the kernel", "CVE-2023-0461", "tcp-ulp"),
+    NET("bridge", "load the module of bridges", "socket ioctls", "bridge"),
+    RES("huge-mmap", "huge pages, which no cgroup counts: mmap(MAP_HUGETLB)", "mmap(2)",
+        "huge-mmap"),
+    RES("huge-memfd", "the same with memfd_create(MFD_HUGETLB)", "memfd_create(2)", "huge-memfd"),
+    RES("huge-shm", "the same with shmget(SHM_HUGETLB)", "shmget(2)", "huge-shm"),
+    RES("socket-filter", "programs of sockets, whose compiled form is counted nowhere", "socket(7)",
+        "socket-filter"),
+    RES("aio", "requests that are counted for the whole machine", "io_setup(2)", "aio"),
+    RES("reserve", "space of a file beyond its limit", "ioctl_xfs", "reserve"),
+    NS("file-flags", "flags of files: how a file system treats them", "ioctl_iflags(2)",
+       "file-flags"),
+    NS("lease", "a lease on a file, for which writers outside wait", "fcntl(2)", "lease"),
+    NS("dnotify", "who reads a directory, by a signal", "fcntl(2)", "dnotify"),
+    NS("inotify-open", "which programs of /usr the host starts", "inotify(7)", "inotify-open"),
+    NS("init-limits", "the limits of pid 1", "prlimit(2)", "init-limits"),
+    NS("init-priority", "the priority of pid 1", "setpriority(2)", "init-priority"),
+    NS("init-group-priority", "the same for its process group", "setpriority(2)",
+       "init-group-priority"),
+    NS("init-scheduler", "the scheduling of pid 1", "sched(7)", "init-scheduler"),
     {NULL},
 };

@@ -10,10 +10,11 @@
 
 #include "launch/test_rig.h"
 
-#define CASES_MAX 2000u
+#define CASES_MAX 6000u
+#define PARTS 4u
 
 struct line {
-    char name[48], what[48];
+    char name[32], what[48];
     int expected; /* 0: allowed */
     int got;
 };
@@ -36,29 +37,38 @@ static void copy_probe(const struct rig *r)
     assert_int_equal(fchmod(out, 0755), 0);
 }
 
-/* What the program says in a sandbox that lacks these locks. */
-static void probe(uid_t uid, const char *weak, struct lines *l)
+static void parse(const char *out, struct lines *l)
 {
-    struct rig r;
-    const char *out;
-    rig_make(&r, uid);
-    copy_probe(&r);
-    r.weak = weak;
-    rig_start(&r);
-    assert_true(rig_launch(&r));
-    assert_int_equal(rig_sh(&r, "/workspace/filter-probe", &out), 0);
-    l->n = 0;
     while (*out) {
         struct line *v = &l->v[l->n];
         char expected[16];
         assert_true(l->n < CASES_MAX);
-        if (sscanf(out, "%47s %47s %15s %d", v->name, v->what, expected, &v->got) != 4)
+        if (sscanf(out, "%31s %47s %15s %d", v->name, v->what, expected, &v->got) != 4)
             fail_msg("not a line of the probe: %.80s", out);
         v->expected = atoi(expected);
         l->n++;
         out = strchr(out, '\n');
         assert_non_null(out);
         out++;
+    }
+}
+
+/* What the program says in a sandbox that lacks these locks; in parts, as an answer is bounded. */
+static void probe(uid_t uid, const char *weak, struct lines *l)
+{
+    struct rig r;
+    char command[64];
+    const char *out;
+    rig_make(&r, uid);
+    copy_probe(&r);
+    r.weak = weak;
+    rig_start(&r);
+    assert_true(rig_launch(&r));
+    l->n = 0;
+    for (unsigned part = 0; part < PARTS; part++) {
+        snprintf(command, sizeof(command), "/workspace/filter-probe %u %u", part, PARTS);
+        assert_int_equal(rig_sh(&r, command, &out), 0);
+        parse(out, l);
     }
     assert_true(l->n > 470);
     rig_exit(&r, 0);

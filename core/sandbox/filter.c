@@ -27,6 +27,7 @@
 
 #define NR_MAX 1024u
 #define CODE_MAX 4096u
+#define JUMPS_MAX 64u
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "argument halves are little endian");
 
@@ -35,6 +36,8 @@ struct interval {
     uint32_t first;
     uint32_t answer;                 /* SECCOMP_RET_*; ignored if there is a condition */
     const struct br_filter_row *row; /* with a condition, else NULL */
+    unsigned leaf;                   /* the jump to its condition */
+    bool written;
 };
 
 struct code {
@@ -63,56 +66,121 @@ static void put_ret(struct code *c, uint32_t answer)
     put(c, BPF_RET | BPF_K, 0, 0, answer);
 }
 
-static uint32_t refuse(const struct br_filter_row *row)
+static uint32_t refuse(int error)
 {
-    return SECCOMP_RET_ERRNO | ((uint32_t)row->error & SECCOMP_RET_DATA);
+    return SECCOMP_RET_ERRNO | ((uint32_t)error & SECCOMP_RET_DATA);
+}
+
+/* ---- conditions ---- */
+
+/* Jumps to a place that is not written yet. */
+struct jumps {
+    unsigned at[JUMPS_MAX], n;
+};
+
+/* A comparison that goes to the place of `out` if it holds (or, with `unless`, if it does not), and
+ * on otherwise. */
+static void put_jump(struct code *c, struct jumps *out, uint16_t op, uint32_t k, bool unless)
+{
+    if (out->n == JUMPS_MAX)
+        c->failed = true;
+    else
+        out->at[out->n++] = put(c, BPF_JMP | op | BPF_K, unless ? 0 : 1, unless ? 1 : 0, k);
+}
+
+/* The place is here: the marked half of each jump gets its distance. */
+static void land(struct code *c, const struct jumps *j)
+{
+    for (unsigned i = 0; i < j->n && !c->failed; i++) {
+        struct sock_filter *f = &c->insn[j->at[i]];
+        unsigned distance = c->n - j->at[i] - 1;
+        if (f->code == (BPF_JMP | BPF_JA)) {
+            f->k = distance;
+            continue;
+        }
+        c->failed = distance > 255; /* a conditional jump reaches no further */
+        *(f->jt ? &f->jt : &f->jf) = (uint8_t)distance;
+    }
+}
+
+static void put_always(struct code *c, struct jumps *out)
+{
+    if (out->n == JUMPS_MAX)
+        c->failed = true;
+    else
+        out->at[out->n++] = put(c, BPF_JMP | BPF_JA, 0, 0, 0);
+}
+
+/* Jumps to `pass` if the test passes, goes on if it does not. */
+static void put_test(struct code *c, const struct br_filter_test *t, struct jumps *pass)
+{
+    struct jumps inside = {.n = 0}, *hit = t->not ? &inside : pass;
+    put_load(c, offsetof(struct seccomp_data, args) + t->arg * sizeof(uint64_t));
+    if (t->mask != UINT32_MAX && t->n == 1 && t->in[0].last == 0) {
+        put_jump(c, hit, BPF_JSET, t->mask, true);
+    } else {
+        if (t->mask != UINT32_MAX)
+            put(c, BPF_ALU | BPF_AND | BPF_K, 0, 0, t->mask);
+        for (unsigned i = 0; i < t->n; i++) {
+            const struct br_filter_range *r = &t->in[i];
+            if (r->first == r->last) {
+                put_jump(c, hit, BPF_JEQ, r->first, false);
+                continue;
+            }
+            if (r->first > 0)
+                put(c, BPF_JMP | BPF_JGE | BPF_K, 0, 1, r->first);
+            put_jump(c, hit, BPF_JGT, r->last, true);
+        }
+    }
+    if (t->not )
+        put_always(c, pass);
+    land(c, &inside);
 }
 
 static void put_condition(struct code *c, const struct br_filter_row *row)
 {
-    size_t low = offsetof(struct seccomp_data, args) + row->arg * sizeof(uint64_t);
-    switch (row->cond) {
-    case BR_COND_FLAGS_CLEAR:
-        put_load(c, low);
-        put(c, BPF_JMP | BPF_JSET | BPF_K, 0, 1, row->list[0]);
-        put_ret(c, refuse(row));
-        put_ret(c, SECCOMP_RET_ALLOW);
-        return;
-    case BR_COND_ARG_IN:
-        put_load(c, low);
-        for (unsigned i = 0; i < row->nlist; i++)
-            put(c, BPF_JMP | BPF_JEQ | BPF_K, (uint8_t)(row->nlist - i), 0, row->list[i]);
-        put_ret(c, refuse(row));
-        put_ret(c, SECCOMP_RET_ALLOW);
-        return;
-    case BR_COND_MODE_CLEAR:
-        put_load(c, low);
-        put(c, BPF_JMP | BPF_JSET | BPF_K, 1, 0, row->list[0]);
-        put_ret(c, SECCOMP_RET_ALLOW);
-        put_load(c, low + sizeof(uint64_t));
-        put(c, BPF_JMP | BPF_JSET | BPF_K, 0, 1, row->list[1]);
-        put_ret(c, refuse(row));
-        put_ret(c, SECCOMP_RET_ALLOW);
-        return;
-    default: /* BR_COND_ARG_NOT_IN */
-        put_load(c, low);
-        for (unsigned i = 0; i < row->nlist; i++)
-            put(c, BPF_JMP | BPF_JEQ | BPF_K, (uint8_t)(row->nlist - i), 0, row->list[i]);
-        put_ret(c, SECCOMP_RET_ALLOW);
-        put_ret(c, refuse(row));
+    for (unsigned i = 0; i < row->ntests; i++) {
+        struct jumps pass = {.n = 0};
+        while (put_test(c, &row->tests[i], &pass), row->tests[i].or_next)
+            i++;
+        put_ret(c, refuse(row->tests[i].error));
+        land(c, &pass);
+    }
+    put_ret(c, SECCOMP_RET_ALLOW);
+}
+
+/* Behind the search, so that its jumps stay short; once for rows with the same tests. */
+static void put_conditions(struct code *c, struct interval *v, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        if (!v[i].row || v[i].written)
+            continue;
+        struct jumps here = {.n = 0};
+        for (unsigned k = i; k < n; k++)
+            if (v[k].row && v[k].row->tests == v[i].row->tests) {
+                if (here.n == JUMPS_MAX)
+                    c->failed = true;
+                else
+                    here.at[here.n++] = v[k].leaf;
+                v[k].written = true;
+            }
+        land(c, &here);
+        put_condition(c, v[i].row);
     }
 }
 
-static void put_leaf(struct code *c, const struct interval *v)
+/* ---- the search ---- */
+
+static void put_leaf(struct code *c, struct interval *v)
 {
     if (v->row)
-        put_condition(c, v->row);
+        v->leaf = put(c, BPF_JMP | BPF_JA, 0, 0, 0);
     else
         put_ret(c, v->answer);
 }
 
 /* Binary search over v[0..n): no recursion, a stack of halves still to be written. */
-static void put_search(struct code *c, const struct interval *v, unsigned n)
+static void put_search(struct code *c, struct interval *v, unsigned n)
 {
     struct half {
         unsigned from, to, test; /* test: the comparison that jumps to this half */
@@ -155,10 +223,10 @@ static unsigned make_intervals(struct interval *v, struct br_err *err)
     for (uint32_t nr = 0; nr < NR_MAX; nr++) {
         const struct br_filter_row *row = by_nr[nr];
         struct interval w = {.first = nr, .answer = SECCOMP_RET_ERRNO | ENOSYS};
-        if (row && row->allow && row->cond != BR_COND_NONE)
+        if (row && row->allow && row->ntests)
             w.row = row;
         else if (row)
-            w.answer = row->allow ? SECCOMP_RET_ALLOW : refuse(row);
+            w.answer = row->allow ? SECCOMP_RET_ALLOW : refuse(row->error);
         if (n == 0 || w.row || v[n - 1].row || v[n - 1].answer != w.answer)
             v[n++] = w;
     }
@@ -194,6 +262,7 @@ int br_filter_build(struct sock_fprog *prog, struct br_err *err)
     put_ret(c, SECCOMP_RET_KILL_PROCESS);
 #endif
     put_search(c, v, n);
+    put_conditions(c, v, n);
     if (c->failed)
         return br_err_set(err, BR_E_INTERNAL, "the system call filter is too long");
     struct sock_filter *code = calloc(c->n, sizeof(*code));

@@ -9,27 +9,32 @@
 #include "base/base.h"
 
 /* Raised with every change of what the filter answers; a test holds version and hash together. */
-#define BR_FILTER_VERSION 3u
+#define BR_FILTER_VERSION 4u
 
-/* All arguments are compared in their low 32 bits, as the kernel does that takes an int. */
-enum br_filter_cond {
-    BR_COND_NONE,
-    BR_COND_FLAGS_CLEAR, /* allow if (arg & list[0]) == 0 */
-    BR_COND_ARG_IN,      /* allow if arg is one of the list */
-    BR_COND_ARG_NOT_IN,  /* allow unless arg is one of the list */
-    BR_COND_MODE_CLEAR,  /* arg holds flags of open(), the next one a mode, which is looked at only
-                            if the flags have a bit of list[0]: allow if (mode & list[1]) == 0 */
+struct br_filter_range {
+    uint32_t first, last;
+};
+
+/* One look at an argument, at its low 32 bits, as the kernel does that takes an int. It passes if
+ * (arg & mask) is in one of the ranges (which ascend and do not touch), or, with `not`, in none. */
+struct br_filter_test {
+    uint8_t arg;
+    bool not ;
+    bool or_next; /* it is enough that this one or the next one passes */
+    uint32_t mask;
+    const struct br_filter_range *in;
+    unsigned n;
+    int error; /* what a call gets that fails this one; ignored with or_next */
 };
 
 struct br_filter_row {
     int nr; /* system call number; -1: this machine has no such call */
     const char *name;
-    bool allow;        /* may happen (if the condition holds) */
-    uint8_t cond, arg; /* enum br_filter_cond, and which argument it looks at */
-    const uint32_t *list;
-    unsigned nlist;
-    int error;        /* what a refused call gets */
-    const char *only; /* the condition in words, or NULL */
+    bool allow; /* may happen (if all tests pass, in their order) */
+    const struct br_filter_test *tests;
+    unsigned ntests;
+    int error;        /* what a call gets that is never allowed */
+    const char *only; /* the tests in words, or NULL */
     const char *why;
 };
 /* The table; what it does not name gets ENOSYS. */

@@ -18,7 +18,13 @@ static const char *error_name(int e)
     } names[] = {{EPERM, "EPERM"},
                  {ENOSYS, "ENOSYS"},
                  {EAFNOSUPPORT, "EAFNOSUPPORT"},
-                 {EOPNOTSUPP, "EOPNOTSUPP"}};
+                 {EOPNOTSUPP, "EOPNOTSUPP"},
+                 {ESOCKTNOSUPPORT, "ESOCKTNOSUPPORT"},
+                 {EPROTONOSUPPORT, "EPROTONOSUPPORT"},
+                 {ENOPROTOOPT, "ENOPROTOOPT"},
+                 {ENOTTY, "ENOTTY"},
+                 {ENOMEM, "ENOMEM"},
+                 {EINVAL, "EINVAL"}};
     for (unsigned i = 0; i < BR_ARRAY_LEN(names); i++)
         if (names[i].error == e)
             return names[i].name;
@@ -36,7 +42,7 @@ static const char *reason(unsigned i)
 static bool in(unsigned i, bool allow, int error)
 {
     const struct br_filter_row *r = &br_filter_rows[i];
-    return r->allow == allow && r->cond == BR_COND_NONE && r->error == error;
+    return r->allow == allow && r->ntests == 0 && r->error == error;
 }
 
 static bool said_before(unsigned i, bool allow, int error)
@@ -67,13 +73,28 @@ static void print_group(bool allow, int error)
     }
 }
 
+/* The errors of a row's tests, each once, in their order. */
+static void print_errors(const struct br_filter_row *r)
+{
+    int last = 0;
+    for (unsigned i = 0; i < r->ntests; i++) {
+        if (r->tests[i].or_next || r->tests[i].error == last)
+            continue;
+        printf("%s%s", last ? ", " : "", error_name(r->tests[i].error));
+        last = r->tests[i].error;
+    }
+}
+
 static void print_conditions(void)
 {
     printf("| call | allowed | otherwise | why |\n|---|---|---|---|\n");
     for (unsigned i = 0; i < br_filter_nrows; i++) {
         const struct br_filter_row *r = &br_filter_rows[i];
-        if (r->cond != BR_COND_NONE)
-            printf("| `%s` | %s | %s | %s |\n", r->name, r->only, error_name(r->error), r->why);
+        if (!r->ntests)
+            continue;
+        printf("| `%s` | %s | ", r->name, r->only);
+        print_errors(r);
+        printf(" | %s |\n", r->why);
     }
 }
 

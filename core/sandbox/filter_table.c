@@ -15,27 +15,114 @@
 #include "sandbox/filter.h"
 #include "sandbox/filter_nr.h"
 
-static const uint32_t new_namespaces[] = {CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS |
-                                          CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |
-                                          CLONE_NEWNET};
+#define IN(arg_, list_, error_)                                                                    \
+    {                                                                                              \
+        .arg = arg_, .mask = UINT32_MAX, .in = list_, .n = BR_ARRAY_LEN(list_), .error = error_    \
+    }
+#define NOT_IN(arg_, list_, error_)                                                                \
+    {                                                                                              \
+        .arg = arg_, .not = true, .mask = UINT32_MAX, .in = list_, .n = BR_ARRAY_LEN(list_),       \
+        .error = error_                                                                            \
+    }
+#define CLEAR(arg_, bits_, error_)                                                                 \
+    {                                                                                              \
+        .arg = arg_, .mask = bits_, .in = nothing, .n = 1, .error = error_                         \
+    }
+#define CLEAR_OR(arg_, bits_)                                                                      \
+    {                                                                                              \
+        .arg = arg_, .or_next = true, .mask = bits_, .in = nothing, .n = 1                         \
+    }
+typedef const struct br_filter_range ranges[];
+typedef const struct br_filter_test tests[];
+
+static ranges nothing = {{0, 0}}, one = {{1, 1}};
+
+static tests no_namespaces = {CLEAR(0,
+                                    CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
+                                        CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET,
+                                    EPERM)};
 /* CLONE_NEWTIME shares its bit with the signal mask of clone(), but unshare() takes it. Flags that
  * are not known yet are refused as well */
-static const uint32_t unshare_others[] = {
-    ~(uint32_t)(CLONE_FILES | CLONE_FS | CLONE_SYSVSEM | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM)};
+static tests unshare_own = {CLEAR(
+    0,
+    ~(uint32_t)(CLONE_FILES | CLONE_FS | CLONE_SYSVSEM | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM),
+    EPERM)};
+
 /* those whose result the kernel compares with RLIMIT_FSIZE, and the one that only gives back */
-static const uint32_t allocate_modes[] = {0, 0x03 /* PUNCH_HOLE | KEEP_SIZE */, 0x10 /* ZERO */};
-static const uint32_t families[] = {AF_UNIX, AF_INET, AF_INET6};
-/* PER_LINUX, PER_LINUX | ADDR_NO_RANDOMIZE (debuggers, sanitizers), PER_LINUX32, query */
-static const uint32_t personalities[] = {0x0, 0x40000, 0x8, 0xffffffff};
-static const uint32_t terminal_input[] = {
-    0x5412 /* TIOCSTI */,  0x541c /* TIOCLINUX */, 0x541d /* TIOCCONS */,
-    0x5423 /* TIOCSETD */, 0x540e /* TIOCSCTTY */,
+static ranges allocate_modes = {{0, 0}, {0x03 /* PUNCH_HOLE | KEEP_SIZE */, 0x03}, {0x10, 0x10}};
+static tests allocate = {IN(1, allocate_modes, EOPNOTSUPP)};
+
+/* PER_LINUX, PER_LINUX32, PER_LINUX | ADDR_NO_RANDOMIZE (debuggers, sanitizers), query */
+static ranges personalities = {{0, 0}, {0x8, 0x8}, {0x40000, 0x40000}, {UINT32_MAX, UINT32_MAX}};
+static tests usual_personality = {IN(0, personalities, EPERM)};
+
+/* No protocol but TCP and UDP, and no type but those: others load modules (MPTCP, SCTP, DCCP, ...)
+ */
+static ranges families = {{AF_UNIX, AF_INET}, {AF_INET6, AF_INET6}};
+static ranges types = {{SOCK_STREAM, SOCK_RAW}, {SOCK_SEQPACKET, SOCK_SEQPACKET}};
+static ranges protocols = {{0, 0}, {6, 6}, {17, 17}};
+static tests plain_socket = {
+    IN(0, families, EAFNOSUPPORT),
+    {.arg = 1, .mask = 0xf, .in = types, .n = BR_ARRAY_LEN(types), .error = ESOCKTNOSUPPORT},
+    IN(2, protocols, EPROTONOSUPPORT)};
+
+/* SO_ATTACH_FILTER; SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF; TCP_ULP */
+static ranges attaching = {{26, 26}, {50, 52}}, ulp = {{31, 31}}, level_tcp = {{6, 6}};
+static tests no_programs = {
+    {.arg = 1, .not = true, .or_next = true, .mask = UINT32_MAX, .in = one, .n = 1},
+    NOT_IN(2, attaching, ENOPROTOOPT),
+    {.arg = 1, .not = true, .or_next = true, .mask = UINT32_MAX, .in = level_tcp, .n = 1},
+    NOT_IN(2, ulp, ENOPROTOOPT)};
+
+static ranges terminal_input = {{0x540e /* TIOCSCTTY */, 0x540e},
+                                {0x5412 /* TIOCSTI */, 0x5412},
+                                {0x541c /* TIOCLINUX */, 0x541d /* TIOCCONS */},
+                                {0x5423 /* TIOCSETD */, 0x5423}};
+/* What is left out loads modules (bridges, VLANs), takes space past RLIMIT_FSIZE, changes what a
+ * file system does with a file (flags, projects, encryption, verity), or is of devices */
+static ranges controls = {
+    {0x2, 0x2},               /* FIGETBSZ */
+    {0x5401, 0x5460},         /* terminals, FIONREAD, FIONBIO, FIOCLEX, ... FIOQSIZE */
+    {0x8903, 0x8937},         /* sockets and interfaces, what needs no capability: queries */
+    {0x40045431, 0x40045431}, /* TIOCSPTLCK */
+    {0x40049409, 0x40049409}, /* FICLONE */
+    {0x4020940d, 0x4020940d}, /* FICLONERANGE */
+    {0x402c542b, 0x402c542d}, /* TCSETS2, TCSETSW2, TCSETSF2 */
+    {0x80045430, 0x80045430}, /* TIOCGPTN */
+    {0x80045438, 0x80045440}, /* TIOCGPKT, TIOCGPTLCK, TIOCGEXCL */
+    {0x80086601, 0x80086601}, /* FS_IOC_GETFLAGS */
+    {0x802c542a, 0x802c542a}, /* TCGETS2 */
+    {0xc020660b, 0xc020660b}, /* FS_IOC_FIEMAP */
 };
+static tests harmless_controls = {NOT_IN(1, terminal_input, EPERM), IN(1, controls, ENOTTY)};
+
+/* Duplicates, flags, locks, owners; pipes, seals, hints. Not F_SETLEASE, F_NOTIFY */
+static ranges file_commands = {{0, 38}, {1027, 1027}, {1030, 1038}};
+static tests harmless_commands = {IN(1, file_commands, EINVAL)};
+
+/* IN_ACCESS, IN_CLOSE_NOWRITE, IN_OPEN */
+static tests changes_only = {CLEAR(2, 0x1 | 0x10 | 0x20, EPERM)};
+
+/* What a host without huge pages answers */
+static tests small_pages = {CLEAR(3, 0x40000 /* MAP_HUGETLB */, ENOMEM)};
+static tests small_memfd = {CLEAR(1, 0x4 /* MFD_HUGETLB */, EINVAL)};
+static tests small_shm = {CLEAR(2, 04000 /* SHM_HUGETLB */, ENOMEM)};
+
+/* pid 1 keeps the clocks of commands */
+static tests not_init = {NOT_IN(0, one, EPERM)};
+static tests one_not_init = {IN(0, nothing /* PRIO_PROCESS */, EPERM), NOT_IN(1, one, EPERM)};
+static tests io_one_not_init = {IN(0, one /* IOPRIO_WHO_PROCESS */, EPERM), NOT_IN(1, one, EPERM)};
+
 /* of chmod(), which cannot be seen to name a directory; there the group's bit is inheritance */
-static const uint32_t set_user_id[] = {S_ISUID};
+static tests no_suid_1 = {CLEAR(1, S_ISUID, EPERM)}, no_suid_2 = {CLEAR(2, S_ISUID, EPERM)};
 /* of calls that make something that is no directory */
-static const uint32_t set_id[] = {S_ISUID | S_ISGID};
-static const uint32_t creating_set_id[] = {O_CREAT | (O_TMPFILE & ~O_DIRECTORY), S_ISUID | S_ISGID};
+static tests no_setid_1 = {CLEAR(1, S_ISUID | S_ISGID, EPERM)};
+static tests no_setid_2 = {CLEAR(2, S_ISUID | S_ISGID, EPERM)};
+#define CREATING (O_CREAT | (O_TMPFILE & ~O_DIRECTORY))
+static tests openat_no_setid = {CLEAR_OR(2, CREATING), CLEAR(3, S_ISUID | S_ISGID, EPERM)};
+#ifdef __x86_64__
+static tests open_no_setid = {CLEAR_OR(1, CREATING), CLEAR(2, S_ISUID | S_ISGID, EPERM)};
+#endif
 
 #define ALLOW(name_, why_)                                                                         \
     {                                                                                              \
@@ -50,10 +137,10 @@ static const uint32_t creating_set_id[] = {O_CREAT | (O_TMPFILE & ~O_DIRECTORY),
     {                                                                                              \
         .nr = SYS_##name_, .name = #name_, .error = ENOSYS, .why = why_                            \
     }
-#define WHEN(name_, cond_, arg_, list_, error_, only_, why_)                                       \
+#define WHEN(name_, tests_, only_, why_)                                                           \
     {                                                                                              \
-        .nr = SYS_##name_, .name = #name_, .allow = true, .cond = cond_, .arg = arg_,              \
-        .list = list_, .nlist = BR_ARRAY_LEN(list_), .error = error_, .only = only_, .why = why_   \
+        .nr = SYS_##name_, .name = #name_, .allow = true, .tests = tests_,                         \
+        .ntests = BR_ARRAY_LEN(tests_), .only = only_, .why = why_                                 \
     }
 
 #define FILES "files, directories and their names; the mounts decide which"
@@ -71,6 +158,12 @@ static const uint32_t creating_set_id[] = {O_CREAT | (O_TMPFILE & ~O_DIRECTORY),
 #define SETID "no program that takes the identity of the workspace's owner or group"
 #define NO_SETID "no set-id bit in the mode"
 #define NO_SUID "no set-user-id bit in the mode"
+#define HUGE "huge pages are memory that the cgroup does not count"
+#define SOCKET                                                                                     \
+    "AF_UNIX, AF_INET, AF_INET6; no type but STREAM, DGRAM, RAW, SEQPACKET; no protocol but TCP, " \
+    "UDP"
+#define INIT "pid 1 keeps the clocks of commands"
+#define AIO "requests are counted for the whole machine; programs use threads"
 #define NEWER "newer than the programs that this table was made for; they do without"
 #define GONE "no kernel has it any more"
 
@@ -88,7 +181,7 @@ const struct br_filter_row br_filter_rows[] = {
     ALLOW(pwritev, FILES),
     ALLOW(preadv2, FILES),
     ALLOW(pwritev2, FILES),
-    WHEN(openat, BR_COND_MODE_CLEAR, 2, creating_set_id, EPERM, NO_SETID, SETID),
+    WHEN(openat, openat_no_setid, NO_SETID, SETID),
     ABSENT(openat2, "its mode cannot be examined; programs fall back to openat"),
     ALLOW(newfstatat, FILES),
     ALLOW(statx, FILES),
@@ -106,15 +199,15 @@ const struct br_filter_row br_filter_rows[] = {
     ALLOW(symlinkat, FILES),
     ALLOW(linkat, FILES),
     ALLOW(renameat2, FILES),
-    WHEN(fchmod, BR_COND_FLAGS_CLEAR, 1, set_user_id, EPERM, NO_SUID, SETID),
-    WHEN(fchmodat, BR_COND_FLAGS_CLEAR, 2, set_user_id, EPERM, NO_SUID, SETID),
-    WHEN(fchmodat2, BR_COND_FLAGS_CLEAR, 2, set_user_id, EPERM, NO_SUID, SETID),
+    WHEN(fchmod, no_suid_1, NO_SUID, SETID),
+    WHEN(fchmodat, no_suid_2, NO_SUID, SETID),
+    WHEN(fchmodat2, no_suid_2, NO_SUID, SETID),
     ALLOW(fchown, FILES),
     ALLOW(fchownat, FILES),
     ALLOW(utimensat, FILES),
     ALLOW(truncate, FILES),
     ALLOW(ftruncate, FILES),
-    WHEN(fallocate, BR_COND_ARG_IN, 1, allocate_modes, EOPNOTSUPP, "mode 0, PUNCH_HOLE, ZERO_RANGE",
+    WHEN(fallocate, allocate, "mode 0, PUNCH_HOLE, ZERO_RANGE",
          "files; the other modes take disk space beyond the size that a file may have"),
     ALLOW(fsync, FILES),
     ALLOW(fdatasync, FILES),
@@ -129,14 +222,14 @@ const struct br_filter_row br_filter_rows[] = {
     ALLOW(tee, FILES),
     ALLOW(vmsplice, FILES),
     ALLOW(flock, FILES),
-    ALLOW(fcntl, FILES),
+    WHEN(fcntl, harmless_commands, "duplicates, flags, locks, owners, pipes, seals, hints",
+         "F_SETLEASE makes writers outside wait, F_NOTIFY tells what others read"),
     ALLOW(dup, FILES),
     ALLOW(dup3, FILES),
     ALLOW(pipe2, FILES),
     ALLOW(close_range, FILES),
     ALLOW(umask, FILES),
-    WHEN(mknodat, BR_COND_FLAGS_CLEAR, 2, set_id, EPERM, NO_SETID,
-         "FIFOs; devices need a capability, and mounts are nodev"),
+    WHEN(mknodat, no_setid_2, NO_SETID, "FIFOs; devices need a capability, and mounts are nodev"),
     ALLOW(getxattr, FILES),
     ALLOW(lgetxattr, FILES),
     ALLOW(fgetxattr, FILES),
@@ -150,12 +243,15 @@ const struct br_filter_row br_filter_rows[] = {
     ALLOW(lremovexattr, FILES),
     ALLOW(fremovexattr, FILES),
     ALLOW(inotify_init1, FILES),
-    ALLOW(inotify_add_watch, FILES),
+    WHEN(inotify_add_watch, changes_only, "not IN_ACCESS, IN_OPEN, IN_CLOSE_NOWRITE",
+         "what changes is visible anyway; who reads and executes the host's /usr is not"),
     ALLOW(inotify_rm_watch, FILES),
-    WHEN(ioctl, BR_COND_ARG_NOT_IN, 1, terminal_input, EPERM,
-         "not TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD, TIOCSCTTY",
-         "controls of files; those type into a terminal or take it over"),
-    ALLOW(mmap, MEMORY),
+    WHEN(ioctl, harmless_controls,
+         "terminals without TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD, TIOCSCTTY; queries of sockets, "
+         "interfaces, extents, file flags; FICLONE, FICLONERANGE",
+         "others type into a terminal (EPERM), load modules, take space that no limit counts, or "
+         "administer file systems and devices"),
+    WHEN(mmap, small_pages, "not MAP_HUGETLB", HUGE),
     ALLOW(munmap, MEMORY),
     ALLOW(mremap, MEMORY),
     ALLOW(mprotect, MEMORY),
@@ -168,7 +264,7 @@ const struct br_filter_row br_filter_rows[] = {
     ALLOW(munlock, MEMORY),
     ALLOW(mlockall, MEMORY),
     ALLOW(munlockall, MEMORY),
-    ALLOW(memfd_create, MEMORY),
+    WHEN(memfd_create, small_memfd, "not MFD_HUGETLB", HUGE),
     ALLOW(membarrier, MEMORY),
     ALLOW(pkey_alloc, MEMORY),
     ALLOW(pkey_free, MEMORY),
@@ -215,13 +311,10 @@ const struct br_filter_row br_filter_rows[] = {
     ALLOW(prctl, PROCESS),
     ALLOW(restart_syscall, PROCESS),
     ALLOW(seccomp, "a process may narrow its own filter further"),
-    WHEN(clone, BR_COND_FLAGS_CLEAR, 0, new_namespaces, EPERM, "no CLONE_NEW...",
-         "processes and threads, but no new namespaces"),
-    WHEN(unshare, BR_COND_FLAGS_CLEAR, 0, unshare_others, EPERM,
-         "only CLONE_FILES, FS, SYSVSEM, THREAD, SIGHAND, VM",
+    WHEN(clone, no_namespaces, "no CLONE_NEW...", "processes and threads, but no new namespaces"),
+    WHEN(unshare, unshare_own, "only CLONE_FILES, FS, SYSVSEM, THREAD, SIGHAND, VM",
          "files or the working directory of its own, but no new namespaces"),
-    WHEN(personality, BR_COND_ARG_IN, 0, personalities, EPERM,
-         "PER_LINUX, PER_LINUX32, ADDR_NO_RANDOMIZE, the query",
+    WHEN(personality, usual_personality, "PER_LINUX, PER_LINUX32, ADDR_NO_RANDOMIZE, the query",
          "the usual ones; others change how memory is laid out"),
     ALLOW(landlock_create_ruleset, "a process may narrow its own file access further"),
     ALLOW(landlock_add_rule, "see above"),
@@ -270,16 +363,16 @@ const struct br_filter_row br_filter_rows[] = {
     ALLOW(epoll_pwait, EVENTS),
     ALLOW(epoll_pwait2, EVENTS),
     ALLOW(eventfd2, EVENTS),
-    ALLOW(io_setup, EVENTS),
-    ALLOW(io_submit, EVENTS),
-    ALLOW(io_getevents, EVENTS),
-    ALLOW(io_pgetevents, EVENTS),
-    ALLOW(io_cancel, EVENTS),
-    ALLOW(io_destroy, EVENTS),
-    WHEN(socket, BR_COND_ARG_IN, 0, families, EAFNOSUPPORT, "AF_UNIX, AF_INET, AF_INET6",
-         "other families (netlink, packet, vsock, alg, ...) are a way into the kernel"),
-    WHEN(socketpair, BR_COND_ARG_IN, 0, families, EAFNOSUPPORT, "AF_UNIX, AF_INET, AF_INET6",
-         "see socket"),
+    ABSENT(io_setup, AIO),
+    ABSENT(io_submit, AIO),
+    ABSENT(io_getevents, AIO),
+    ABSENT(io_pgetevents, AIO),
+    ABSENT(io_cancel, AIO),
+    ABSENT(io_destroy, AIO),
+    WHEN(socket, plain_socket, SOCKET,
+         "others (netlink, packet, vsock, alg, MPTCP, SCTP, ...) are a way into the kernel, and "
+         "load modules"),
+    WHEN(socketpair, plain_socket, SOCKET, "see socket"),
     ALLOW(bind, SOCKETS),
     ALLOW(connect, SOCKETS),
     ALLOW(listen, SOCKETS),
@@ -288,7 +381,10 @@ const struct br_filter_row br_filter_rows[] = {
     ALLOW(getsockname, SOCKETS),
     ALLOW(getpeername, SOCKETS),
     ALLOW(getsockopt, SOCKETS),
-    ALLOW(setsockopt, SOCKETS),
+    WHEN(setsockopt, no_programs,
+         "not SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF, "
+         "TCP_ULP",
+         "programs for the kernel, whose memory no limit counts; modules"),
     ALLOW(shutdown, SOCKETS),
     ALLOW(sendto, SOCKETS),
     ALLOW(sendmsg, SOCKETS),
@@ -298,26 +394,26 @@ const struct br_filter_row br_filter_rows[] = {
     ALLOW(recvmmsg, SOCKETS),
     ALLOW(sched_yield, SCHED),
     ALLOW(sched_getaffinity, SCHED),
-    ALLOW(sched_setaffinity, SCHED),
+    WHEN(sched_setaffinity, not_init, "not of pid 1", INIT),
     ALLOW(sched_getparam, SCHED),
-    ALLOW(sched_setparam, SCHED),
+    WHEN(sched_setparam, not_init, "not of pid 1", INIT),
     ALLOW(sched_getscheduler, SCHED),
-    ALLOW(sched_setscheduler, SCHED),
+    WHEN(sched_setscheduler, not_init, "not of pid 1", INIT),
     ALLOW(sched_getattr, SCHED),
-    ALLOW(sched_setattr, SCHED),
+    WHEN(sched_setattr, not_init, "not of pid 1", INIT),
     ALLOW(sched_get_priority_max, SCHED),
     ALLOW(sched_get_priority_min, SCHED),
     ALLOW(sched_rr_get_interval, SCHED),
     ALLOW(getpriority, SCHED),
-    ALLOW(setpriority, SCHED),
+    WHEN(setpriority, one_not_init, "of one process, not of pid 1", INIT),
     ALLOW(ioprio_get, SCHED),
-    ALLOW(ioprio_set, SCHED),
+    WHEN(ioprio_set, io_one_not_init, "of one process, not of pid 1", INIT),
     ALLOW(getcpu, SCHED),
     ALLOW(getrlimit, SCHED),
     ALLOW(setrlimit, SCHED),
-    ALLOW(prlimit64, SCHED),
+    WHEN(prlimit64, not_init, "not of pid 1", INIT),
     ALLOW(getrusage, SCHED),
-    ALLOW(shmget, IPC),
+    WHEN(shmget, small_shm, "not SHM_HUGETLB", HUGE),
     ALLOW(shmat, IPC),
     ALLOW(shmdt, IPC),
     ALLOW(shmctl, IPC),
@@ -337,8 +433,8 @@ const struct br_filter_row br_filter_rows[] = {
     ALLOW(mq_getsetattr, IPC),
 #ifdef __x86_64__
     /* the calls that newer architectures no longer have */
-    WHEN(open, BR_COND_MODE_CLEAR, 1, creating_set_id, EPERM, NO_SETID, SETID),
-    WHEN(creat, BR_COND_FLAGS_CLEAR, 1, set_id, EPERM, NO_SETID, SETID),
+    WHEN(open, open_no_setid, NO_SETID, SETID),
+    WHEN(creat, no_setid_1, NO_SETID, SETID),
     ALLOW(stat, FILES),
     ALLOW(lstat, FILES),
     ALLOW(access, FILES),
@@ -350,13 +446,13 @@ const struct br_filter_row br_filter_rows[] = {
     ALLOW(symlink, FILES),
     ALLOW(link, FILES),
     ALLOW(rename, FILES),
-    WHEN(chmod, BR_COND_FLAGS_CLEAR, 1, set_user_id, EPERM, NO_SUID, SETID),
+    WHEN(chmod, no_suid_1, NO_SUID, SETID),
     ALLOW(chown, FILES),
     ALLOW(lchown, FILES),
     ALLOW(utime, FILES),
     ALLOW(utimes, FILES),
     ALLOW(futimesat, FILES),
-    WHEN(mknod, BR_COND_FLAGS_CLEAR, 1, set_id, EPERM, NO_SETID, "see mknodat"),
+    WHEN(mknod, no_setid_1, NO_SETID, "see mknodat"),
     ALLOW(dup2, FILES),
     ALLOW(pipe, FILES),
     ALLOW(inotify_init, FILES),
