@@ -3,6 +3,7 @@
  * no harm where there is none: that is the control. Part of bridle-attack.
  */
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/shm.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -118,6 +120,61 @@ static int memory_shm(void)
 static int memory_memfd(void)
 {
     return in_child(use_memfd, (size_t)in_number("bytes"));
+}
+
+/* One end of a connection on loopback, which nobody reads, filled as far as it goes. */
+static long fill_connection(int listener, const struct sockaddr_in *to)
+{
+    static char chunk[65536];
+    long sum = 0;
+    ssize_t n;
+    int c = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (c < 0 || connect(c, (const struct sockaddr *)to, sizeof(*to)) < 0 ||
+        accept(listener, NULL, NULL) < 0)
+        return -1;
+    while ((n = send(c, chunk, sizeof(chunk), MSG_DONTWAIT)) > 0)
+        sum += n;
+    return sum;
+}
+
+/* A process that holds as many as its descriptors allow, and says how much is in them. */
+_Noreturn static void hold_connections(int said)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(to);
+    long sum = 0, more;
+    int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (l < 0 || bind(l, (struct sockaddr *)&to, len) < 0 || listen(l, 8) < 0 ||
+        getsockname(l, (struct sockaddr *)&to, &len) < 0)
+        sum = -1;
+    for (int i = 0; sum >= 0 && i < 20 && (more = fill_connection(l, &to)) >= 0; i++)
+        sum += more;
+    (void)!write(said, &sum, sizeof(sum));
+    for (;;)
+        pause();
+}
+
+static int memory_sockets(void)
+{
+    long want = in_number("bytes"), sum = 0, more = 0;
+    pid_t pids[8];
+    int n = 0, ends[2];
+    for (; sum < want && n < 8; n++) {
+        if (pipe(ends) < 0 || (pids[n] = fork()) < 0)
+            break;
+        if (pids[n] == 0)
+            hold_connections(ends[1]);
+        close(ends[1]);
+        ssize_t got = read(ends[0], &more, sizeof(more)); /* nothing: it was killed */
+        close(ends[0]);
+        if (got == (ssize_t)sizeof(more) && more < 0)
+            return in_failed("no connection on loopback");
+        sum += got == (ssize_t)sizeof(more) ? more : 0;
+    }
+    while (n-- > 0)
+        kill(pids[n], SIGKILL);
+    return sum >= want ? in_through("%ld MiB wait in sockets", sum >> 20)
+                       : in_blocked("%ld MiB wait in sockets, no more", sum >> 20);
 }
 
 static int descriptors(void)
@@ -286,6 +343,7 @@ const struct in_attack in_res[] = {
     {"memory", memory},
     {"memory-shm", memory_shm},
     {"memory-memfd", memory_memfd},
+    {"memory-sockets", memory_sockets},
     {"descriptors", descriptors},
     {"raise-limits", raise_limits},
     {"fill-bytes", fill_bytes},

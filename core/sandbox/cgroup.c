@@ -24,6 +24,10 @@
 #include "sandbox/sys.h"
 
 #define CPU_PERIOD_US 100000u
+/* Version 1 counts buffers of sockets (on loopback, where nobody reads) apart, and without a limit
+ * not at all; version 2 counts them as memory */
+#define SOCKETS_FILE "memory.kmem.tcp.limit_in_bytes"
+#define SOCKETS_SHARE 8u /* of the memory */
 #define EMPTY_DEADLINE_US 2000000u
 
 static ssize_t read_file(int dirfd, const char *file, char *buf, size_t cap)
@@ -166,6 +170,8 @@ static int limit_memory(const struct br_cg *cg, unsigned i, uint64_t bytes, stru
         r = set_number(cg, i, limit, bytes, err);
     if (r == 0 && with_swap)
         r = set_number(cg, i, swap, v2 ? 0 : bytes, err);
+    if (r == 0 && !v2 && has_file(cg->fds[i], SOCKETS_FILE))
+        r = set_number(cg, i, SOCKETS_FILE, bytes / SOCKETS_SHARE, err);
     return r;
 }
 
@@ -244,6 +250,8 @@ static int read_memory(const struct br_cg *cg, unsigned i, struct br_cg_read *ou
     const char *limit = v2 ? "memory.max" : "memory.limit_in_bytes";
     const char *swap = v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes";
     int fd = cg->fds[i], r = get_numbers(fd, limit, &out->memory_bytes, NULL, err);
+    if (r == 0 && !v2 && has_file(fd, SOCKETS_FILE))
+        r = get_numbers(fd, SOCKETS_FILE, &out->socket_bytes, NULL, err);
     out->no_swap = !has_file(fd, swap);
     if (r < 0 || out->no_swap)
         return r < 0 ? r : br_cg_require_no_swap(cg->place, err);
@@ -301,6 +309,11 @@ int br_cg_compare(const struct br_cg_read *got, const struct br_limits *want, st
                           "the kernel holds a memory limit of %" PRIu64 " (with swap %" PRIu64
                           ") bytes, not %" PRIu64 "; nothing was started",
                           got->memory_bytes, got->swap_total_bytes, want->memory_bytes);
+    if (got->socket_bytes > want->memory_bytes / SOCKETS_SHARE)
+        return br_err_set(err, BR_E_REQUIREMENT_MISSING,
+                          "the kernel holds a limit of %" PRIu64
+                          " bytes for the buffers of sockets, not %" PRIu64 "; nothing was started",
+                          got->socket_bytes, want->memory_bytes / SOCKETS_SHARE);
     if (got->pids != want->pids || got->cpu_percent != want->cpu_percent)
         return br_err_set(err, BR_E_REQUIREMENT_MISSING,
                           "the kernel holds limits of %" PRIu64 " processes and %" PRIu64

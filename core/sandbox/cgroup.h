@@ -85,6 +85,7 @@ int br_cg_limit_one(const struct br_cg *cg, enum br_cg_ctl c, const struct br_li
 /* What the kernel says the limits are. */
 struct br_cg_read {
     uint64_t memory_bytes, swap_total_bytes; /* swap_total: memory + swap */
+    uint64_t socket_bytes;                   /* where those are counted apart (version 1); else 0 */
     bool no_swap; /* the kernel does not count it, and this host has none: no swap_total */
     uint64_t pids, cpu_percent;
 };

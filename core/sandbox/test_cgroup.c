@@ -146,6 +146,30 @@ static int set_read_compare(struct br_cg *cg, struct br_cg_read *got, struct br_
     return r < 0 ? r : br_cg_compare(got, &br_limits_default, err);
 }
 
+#define SOCKETS_FILE "memory.kmem.tcp.limit_in_bytes"
+
+/* Buffers of sockets are a memory of their own in version 1 only: limited there, and read back. */
+static void check_sockets(struct br_cg *cg, bool apart)
+{
+    struct br_cg_read got;
+    struct br_err err;
+    char name[256];
+    uint64_t share = br_limits_default.memory_bytes / 8;
+    snprintf(name, sizeof(name), "tree/bridle/%s/" SOCKETS_FILE, cg->name);
+    put(name, "max\n");
+    assert_int_equal(set_read_compare(cg, &got, &err), 0);
+    assert_true(got.socket_bytes == (apart ? share : 0));
+    put(name, "9223372036854771712\n"); /* not what was written */
+    got.socket_bytes = 0;
+    assert_int_equal(br_cg_read(cg, &got, &err), 0);
+    got.pids = br_limits_default.pids;
+    got.cpu_percent = br_limits_default.cpu_percent;
+    assert_int_equal(br_cg_compare(&got, &br_limits_default, &err),
+                     apart ? -BR_E_REQUIREMENT_MISSING : 0);
+    if (apart)
+        assert_non_null(strstr(err.text, "for the buffers of sockets"));
+}
+
 static void check_swap(const char *type, const char *limit, const char *swap, const char *all)
 {
     struct br_cg_place p;
@@ -193,9 +217,14 @@ static void check_swap(const char *type, const char *limit, const char *swap, co
     put(name, all); /* and what is not the limit is not taken for one */
     assert_int_equal(br_cg_read(&cg, &got, &err), 0);
     assert_int_equal(br_cg_compare(&got, &br_limits_default, &err), -BR_E_REQUIREMENT_MISSING);
-    for (int i = 0; i < 2; i++) {
+    put(name, "max\n");
+    check_sockets(&cg, !v2);
+    for (int i = 0; i < 3; i++) {
         char path[512];
-        snprintf(path, sizeof(path), "%s/tree/bridle/%s/%s", dir, cg.name, i ? limit : swap);
+        snprintf(path, sizeof(path), "%s/tree/bridle/%s/%s", dir, cg.name,
+                 i == 0   ? limit
+                 : i == 1 ? swap
+                          : SOCKETS_FILE);
         assert_int_equal(unlink(path), 0);
     }
     assert_int_equal(br_cg_remove(&cg, &err), 0);
