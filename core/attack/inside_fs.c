@@ -82,6 +82,25 @@ static int allowed_hook(void)
                : in_blocked("%s", strerror(errno));
 }
 
+/* A repository below an allowed path: its `.git` is read-only, and what it lies in stays there. */
+static int move_git(void)
+{
+    static const char *const dirs[] = {"/workspace/out/a/lib", "/workspace/out/a"};
+    static const char again[] = "/workspace/out/a/lib/.git";
+    if (creates("/workspace/out/a/lib/.git/config"))
+        return in_through("the repository's configuration was written");
+    for (unsigned i = 0; i < 2; i++)
+        if (rename(dirs[i], "/workspace/out/aside") == 0) {
+            (void)mkdir("/workspace/out/a", 0755);
+            (void)mkdir("/workspace/out/a/lib", 0755);
+            (void)mkdir(again, 0755);
+            return creates("/workspace/out/a/lib/.git/config")
+                       ? in_through("another .git has taken its place")
+                       : in_blocked("it was moved away: %s", strerror(errno));
+        }
+    return in_blocked("%s", strerror(errno));
+}
+
 /* A hard link from what is read-only into what is writable. */
 static int hardlink(void)
 {
@@ -434,6 +453,7 @@ const struct in_attack in_fs[] = {
     {"write-workspace", write_workspace},
     {"late-files", late_files},
     {"allowed-hook", allowed_hook},
+    {"move-git", move_git},
     {"hardlink", hardlink},
     {"hardlink-inside", hardlink_inside},
     {"mounts-readonly", mounts_readonly},

@@ -213,6 +213,15 @@ static int setup_links(struct stage *s)
                : 0;
 }
 
+static int setup_git(struct stage *s)
+{
+    return stage_put(s, "out/a", NULL) < 0 || stage_put(s, "out/a/lib", NULL) < 0 ||
+                   stage_put(s, "out/a/lib/.git", NULL) < 0 ||
+                   stage_put(s, "out/a/lib/.git/HEAD", "ref: refs/heads/main\n") < 0
+               ? -1
+               : 0;
+}
+
 #define RW_ALL (BR_WEAK_RW | BR_WEAK_LANDLOCK)
 
 const struct attack attack_rows_fs[] = {
@@ -227,6 +236,10 @@ const struct attack attack_rows_fs[] = {
      "what interpreters of the host run is the operator's choice",
      "a hook is made below an allowed path", "allowed-hook", 0, A_EXPECTED | A_OPERATION,
      .control = "none is needed: it gets through"},
+    {"fs.git-moved", CLASS_FILESYSTEM, "move a repository away and put another in its place",
+     "git core.fsmonitor and hooks",
+     "a .git below an allowed path is written or replaced, and the host's git runs what it says",
+     "move-git", BR_WEAK_PATHS, .setup = setup_git},
     {"fs.mounts-readonly", CLASS_FILESYSTEM, "a mount that was forgotten", "design",
      "a mount other than the allowed paths, /tmp and the home directory is writable",
      "mounts-readonly", RW_ALL},

@@ -406,6 +406,11 @@ static void must_not(struct rig *r, const char *script, const char *why)
         fail_msg("'%s' failed, but not with '%s': %s", script, why, out);
 }
 
+#define EXCHANGE(a, b)                                                                             \
+    "python3 -c 'import ctypes,os,sys\nl=ctypes.CDLL(None,use_errno=True)\n"                       \
+    "r=l.renameat2(-100,b\"" a "\",-100,b\"" b "\",2)\n"                                           \
+    "sys.exit(os.strerror(ctypes.get_errno()) if r else 0)'"
+
 static void nested_git(uid_t uid)
 {
     struct rig r;
@@ -413,7 +418,9 @@ static void nested_git(uid_t uid)
     rig_open(&r, uid);
     static const char *const dirs[] = {"sub/",     "sub/.git/",      "sub/.git/hooks/",
                                        "sub/.hg/", "sub/.hg/hooks/", "mod/",
-                                       "granted/", "granted/.git/",  "granted/.git/hooks/"};
+                                       "granted/", "granted/.git/",  "granted/.git/hooks/",
+                                       "sub/a/",   "sub/a/lib/",     "sub/a/lib/.git/",
+                                       "sub/b/",   "sub/b/lib/",     "sub/b/lib/.hg/"};
     for (unsigned i = 0; i < BR_ARRAY_LEN(dirs); i++)
         rig_put(&r, dirs[i], NULL);
     rig_put(&r, "sub/.git/config", "[core]\n");
@@ -435,11 +442,22 @@ static void nested_git(uid_t uid)
     must_not(&r, "mv sub/.git sub/git", "busy");
     must_not(&r, "rm -rf sub/.git", "Read-only file system");
     must_not(&r, "ln sub/.git/config sub/config", "Invalid cross-device link");
+    must_not(&r, "echo x > sub/a/lib/.git/config", "Read-only file system");
+    must_not(&r, "mv sub/a/lib sub/a/old", "busy"); /* and a copy with another .git in its place */
+    must_not(&r, "mv sub/a sub/old", "busy");
+    must_not(&r, "mv -T sub/b sub/a", "busy");
+    must_not(&r, EXCHANGE("sub/b", "sub/a"), "busy");
     must_not(&r, "echo 'gitdir: /tmp' > mod/.git", "Read-only file system");
     must_not(&r, "rm -f mod/.git", "busy");
     /* control: the same beside it */
     must(&r, "echo x > sub/.hg/hooks/pre-commit && mv sub/.hg sub/hg && rm -rf sub/hg");
     must(&r, "echo x > mod/git");
+    must(&r, "mkdir sub/c");
+    must(&r, EXCHANGE("sub/b", "sub/c"));
+    must(&r, EXCHANGE("sub/b", "sub/c") " && rmdir sub/c");
+    must(&r, "mv sub/b/lib sub/b/old && mv sub/b sub/c && mv sub/c sub/b");
+    must(&r, "echo x > sub/a/x && echo x > sub/a/lib/x && mv sub/a/lib/x sub/a/y && "
+             "mkdir sub/a/lib/n && mv sub/a/lib/n sub/a/lib/m && rm -r sub/a/lib/m sub/a/x");
     /* and where the operator named it */
     must(&r, "echo x > granted/.git/hooks/pre-commit");
     rig_exit(&r, 0);

@@ -1,8 +1,9 @@
 /*
  * The workspace in the sandbox: the read-only clone, the writable clones of the allowed paths over
- * it, and what is covered again (nested `.git`, sockets, FIFOs). Called in the child, before it
- * gives up its capabilities. Trusts the launcher and its descriptors; the workspace is hostile, so
- * that every mount point is opened beneath it, compared by identity, and mounted on by descriptor.
+ * it, and what is covered again (nested `.git` and the way to them, sockets, FIFOs). Called in the
+ * child, before it gives up its capabilities. Trusts the launcher and its descriptors; the
+ * workspace is hostile, so that every mount point is opened beneath it, compared by identity, and
+ * mounted on by descriptor.
  *
  * Uses no memory allocation.
  */
@@ -70,7 +71,8 @@ static int attach_cover(int ws, const struct br_cover *c, const char *rel, int e
         return replaced(rel, err);
     BR_CLEANUP_FD int tree =
         br_sys_open_tree(hide ? empty : at, "", OPEN_TREE_CLONE | AT_EMPTY_PATH);
-    if (tree < 0 || br_sys_mount_setattr(tree, "", AT_EMPTY_PATH, &ro) < 0)
+    if (tree < 0 ||
+        (c->kind != BR_COVER_PIN && br_sys_mount_setattr(tree, "", AT_EMPTY_PATH, &ro) < 0))
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                             "'%.512s' could not be covered; nothing was started", rel);
     return attach(tree, at, rel, err);

@@ -154,14 +154,17 @@ static void order_steps(struct br_box_shared *s)
 
 /* ---- the start ---- */
 
-/* A granted tree that lies in another one finds the same `.git` again. */
-static void drop_double_covers(struct br_covers *c)
+/* A granted tree that lies in another one finds the same `.git` again, and is a mount itself. */
+static void drop_double_covers(struct br_covers *c, const struct br_allowed *granted, uint32_t n)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < c->n; i++) {
+        const char *path = c->text + c->items[i].path;
         bool again = false;
         for (uint32_t k = 0; k < kept && !again; k++)
-            again = strcmp(c->text + c->items[k].path, c->text + c->items[i].path) == 0;
+            again = strcmp(c->text + c->items[k].path, path) == 0;
+        for (uint32_t k = 0; c->items[i].kind == BR_COVER_PIN && k < n && !again; k++)
+            again = strcmp(granted[k].rel, path) == 0;
         if (!again)
             c->items[kept++] = c->items[i];
     }
@@ -187,7 +190,7 @@ static int compare_all(const struct br_plan *plan, struct br_allowed_root *root,
         r = br_tree_search(&tree, ws, s->allowed, plan->nallowed, err);
     br_tree_free(&tree);
     if (r == 0)
-        drop_double_covers(&s->covers);
+        drop_double_covers(&s->covers, s->allowed, plan->nallowed);
     return r;
 }
 

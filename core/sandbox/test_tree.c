@@ -237,7 +237,10 @@ static void test_git(void **state)
     dir(p, "d/sub/.GIT");
     file(p, "d/.git/config");
     good(p, sum);
-    assert_int_equal(p->covers->n, 2);
+    assert_int_equal(p->covers->n, 3);
+    assert_int_equal(fstatat(p->fd, "d/sub", &st, 0), 0);
+    assert_int_equal(covered(p, "d/sub")->kind, BR_COVER_PIN);
+    assert_int_equal(covered(p, "d/sub")->ino, st.st_ino);
     assert_int_equal(fstatat(p->fd, "d/.git", &st, 0), 0);
     assert_int_equal(covered(p, "d/.git")->ino, st.st_ino);
     assert_int_equal(covered(p, "d/.git")->kind, BR_COVER_READ_ONLY);
@@ -256,6 +259,42 @@ static void test_git(void **state)
     assert_int_equal(unlinkat(p->fd, "d/sub/.git", 0), 0);
     assert_int_equal(symlinkat("../.git", p->fd, "d/sub/.git"), 0);
     refused(p, "'d/sub/.git', which is a symbolic link");
+}
+
+/* Each directory on the way to a `.git` is covered, once; others are not. */
+static void test_pins(void **state)
+{
+    struct place *p = *state;
+    static const char *const made[] = {"d/k",   "d/k/b",      "d/k/b/c", "d/k/b/c/.git",
+                                       "d/k/e", "d/k/e/.git", "d/z",     "d/z/.gitx"};
+    static const char *const pinned[] = {"d/k", "d/k/b", "d/k/b/c", "d/k/e"};
+    uint8_t sum[32];
+    uint32_t n = 0;
+    for (unsigned i = 0; i < BR_ARRAY_LEN(made); i++)
+        dir(p, made[i]);
+    good(p, sum);
+    for (uint32_t i = 0; i < p->covers->n; i++)
+        n += p->covers->items[i].kind == BR_COVER_PIN;
+    assert_int_equal(n, BR_ARRAY_LEN(pinned));
+    for (unsigned i = 0; i < BR_ARRAY_LEN(pinned); i++) {
+        struct stat st;
+        assert_int_equal(fstatat(p->fd, pinned[i], &st, 0), 0);
+        assert_non_null(covered(p, pinned[i]));
+        assert_int_equal(covered(p, pinned[i])->kind, BR_COVER_PIN);
+        assert_int_equal(covered(p, pinned[i])->ino, st.st_ino);
+    }
+    /* as many as there may be, and one more */
+    char name[32];
+    for (unsigned i = p->covers->n; i < BR_COVERS_MAX; i++) {
+        snprintf(name, sizeof(name), "d/f%u", i);
+        assert_int_equal(mkfifoat(p->fd, name, 0644), 0);
+    }
+    good(p, sum);
+    assert_int_equal(p->covers->n, BR_COVERS_MAX);
+    assert_int_equal(unlinkat(p->fd, name, 0), 0);
+    dir(p, "d/zz");
+    dir(p, "d/zz/.git");
+    refused(p, "'d/zz/.git' is one too many of the sockets");
 }
 
 static void test_sockets(void **state)
@@ -366,8 +405,9 @@ static void test_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_fingerprint), TEST(test_nesting_counts), TEST(test_hard_links), TEST(test_git),
-        TEST(test_sockets),     TEST(test_search),         TEST(test_entries),    TEST(test_depth),
+        TEST(test_fingerprint), TEST(test_nesting_counts), TEST(test_hard_links),
+        TEST(test_git),         TEST(test_pins),           TEST(test_sockets),
+        TEST(test_search),      TEST(test_entries),        TEST(test_depth),
         TEST(test_covers),      TEST(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

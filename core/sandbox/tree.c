@@ -42,6 +42,7 @@ struct frame {
     uint32_t path_len; /* of the walk's path without this directory's entries */
     uint32_t next;     /* entry to look at */
     bool git;          /* inside of a `.git`: only sockets and FIFOs matter */
+    bool pinned;       /* a `.git` was found below it, and it is covered */
     struct names names;
 };
 
@@ -252,24 +253,52 @@ static bool is_left_out(const struct walk *w)
 
 /* ---- what is found ---- */
 
-static int cover(struct walk *w, enum br_cover_kind kind, const struct statx *st,
-                 struct br_err *err)
+/* The first `len` bytes of the walk's path. */
+static int cover_at(struct walk *w, enum br_cover_kind kind, const struct statx *st, size_t len,
+                    struct br_err *err)
 {
     struct br_covers *c = w->t->covers;
-    size_t len = strlen(w->path) + 1;
-    if (c->n == BR_COVERS_MAX || len > sizeof(c->text) - c->used)
+    if (c->n == BR_COVERS_MAX || len + 1 > sizeof(c->text) - c->used)
         return br_err_set(err, w->code,
-                          "'%s' is one too many of the sockets, FIFOs and nested repositories that "
-                          "can be covered in a sandbox (%u); nothing was started. Use a smaller "
-                          "directory, or a profile with a workspace lease",
+                          "'%s' is one too many of the sockets, FIFOs and nested repositories (and "
+                          "directories above these) that can be covered in a sandbox (%u); nothing "
+                          "was started. Use a smaller directory, or a profile with a workspace "
+                          "lease",
                           show(w->path).s, BR_COVERS_MAX);
     memcpy(c->text + c->used, w->path, len);
+    c->text[c->used + len] = 0;
     c->items[c->n++] = (struct br_cover){.kind = (uint8_t)kind,
                                          .dev_major = st->stx_dev_major,
                                          .dev_minor = st->stx_dev_minor,
                                          .ino = st->stx_ino,
                                          .path = c->used};
-    c->used += (uint32_t)len;
+    c->used += (uint32_t)len + 1;
+    return 0;
+}
+
+static int cover(struct walk *w, enum br_cover_kind kind, const struct statx *st,
+                 struct br_err *err)
+{
+    return cover_at(w, kind, st, strlen(w->path), err);
+}
+
+/* The directories above a `.git` named `name`, but for the granted one, which is a mount anyway. */
+static int pin_above(struct walk *w, const char *name, struct br_err *err)
+{
+    for (uint32_t i = 1; i < w->depth; i++) {
+        struct frame *f = &w->frames[i];
+        struct statx st;
+        size_t len =
+            i + 1 < w->depth ? w->frames[i + 1].path_len : strlen(w->path) - strlen(name) - 1;
+        if (f->pinned)
+            continue;
+        if (look(f->fd, "", &st) < 0)
+            return refuse(w, "could not be examined; nothing was started", err);
+        int r = cover_at(w, BR_COVER_PIN, &st, len, err);
+        if (r < 0)
+            return r;
+        f->pinned = true;
+    }
     return 0;
 }
 
@@ -340,6 +369,9 @@ static int examine_granted(struct walk *w, const char *name, const struct statx 
     hash_entry(w, name, st);
     if (hide)
         return cover(w, BR_COVER_HIDE, st, err);
+    int r = git ? pin_above(w, name, err) : 0;
+    if (r < 0)
+        return r;
     /* a set-user-id program would stay one when it is changed through a shared mapping */
     if (git || (S_ISREG(st->stx_mode) && st->stx_mode & S_ISUID))
         return cover(w, BR_COVER_READ_ONLY, st, err);

@@ -22,6 +22,9 @@ enum br_cover_kind {
     /* a `.git` or a set-user-id program in a granted tree: by itself, read-only */
     BR_COVER_READ_ONLY = 1,
     BR_COVER_HIDE = 2, /* a socket or FIFO: by an empty file */
+    /* a directory between a granted one and a `.git` below it: by itself, writable; but what is
+     * mounted on can be neither renamed nor removed, and so the `.git` stays where it is */
+    BR_COVER_PIN = 3,
 };
 struct br_cover {
     uint8_t kind; /* enum br_cover_kind */

@@ -70,6 +70,10 @@ static void want_workspace(struct br_mount_wants *w, const struct br_box *b,
         const struct br_cover *c = &s->covers.items[s->steps[i].at];
         bool hide = c->kind == BR_COVER_HIDE;
         snprintf(path, sizeof(path), BR_BOX_WORKSPACE "/%s", s->covers.text + c->path);
+        if (c->kind == BR_COVER_PIN) {
+            (void)br_want(w, path, LOCKED | more, INHERITED); /* as the granted one above it */
+            continue;
+        }
         struct br_mount_want *e =
             br_want(w, path, BR_MNT_RO | LOCKED | (hide ? 0 : more), BR_MNT_NOEXEC);
         if (hide)
