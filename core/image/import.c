@@ -34,9 +34,12 @@ static int create(const struct br_work *w, const char *name, struct br_err *err)
 static int copy(const struct br_work *w, int in, int out, const char *source, struct br_err *err)
 {
     uint64_t total = 0;
+    bool by_kernel = true; /* not between two file systems: refused again for every chunk */
     for (;;) {
-        ssize_t n = copy_file_range(in, NULL, out, NULL, 8u << 20, 0);
-        if (n < 0 && total == 0 && (errno == EXDEV || errno == EINVAL || errno == EOPNOTSUPP)) {
+        ssize_t n = by_kernel ? copy_file_range(in, NULL, out, NULL, 8u << 20, 0) : -1;
+        if (n < 0 && by_kernel && (errno == EXDEV || errno == EINVAL || errno == EOPNOTSUPP))
+            by_kernel = false;
+        if (!by_kernel) {
             static char chunk[1u << 20];
             n = read(in, chunk, sizeof(chunk));
             if (n > 0 && br_write_all(out, chunk, (size_t)n) < 0)

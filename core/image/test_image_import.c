@@ -250,6 +250,32 @@ static void test_sources(void **state)
     check_sources(USER, id);
 }
 
+/* From another file system the kernel copies nothing; the archive has several chunks. */
+static void test_other_file_system(void **state)
+{
+    struct world w;
+    struct stat there, here;
+    char far[64], near_id[BR_IMAGE_ID_MAX], far_id[BR_IMAGE_ID_MAX];
+    (void)state;
+    need_root();
+    make_world(&w, 0);
+    snprintf(far, sizeof(far), "/dev/shm/bridle-import-%d.tar", (int)getpid());
+    shell(&w, 0,
+          "cd %s; mkdir tree; head -c 5000000 /dev/urandom >tree/data; tar -C tree -cf archive.tar "
+          ".; cp archive.tar %s",
+          w.dir, far);
+    assert_int_equal(stat(far, &there), 0);
+    assert_int_equal(stat(w.dir, &here), 0);
+    assert_int_not_equal(there.st_dev, here.st_dev);
+    image(&w, "import --name=near -- %s", w.archive);
+    accepted(&w, near_id);
+    image(&w, "import --name=far -- %s", far);
+    unlink(far);
+    accepted(&w, far_id);
+    assert_string_equal(far_id, near_id);
+    end_world(&w);
+}
+
 /* ---- hostile archives ---- */
 
 static void check_hostile(uid_t uid)
@@ -717,12 +743,13 @@ static void test_build(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sources), cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_special), cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_missing), cmocka_unit_test(test_confined),
-        cmocka_unit_test(test_flood),   cmocka_unit_test(test_signals),
-        cmocka_unit_test(test_verbs),   cmocka_unit_test(test_side_by_side),
-        cmocka_unit_test(test_usage),   cmocka_unit_test(test_build),
+        cmocka_unit_test(test_sources),      cmocka_unit_test(test_other_file_system),
+        cmocka_unit_test(test_hostile),      cmocka_unit_test(test_special),
+        cmocka_unit_test(test_limits),       cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_confined),     cmocka_unit_test(test_flood),
+        cmocka_unit_test(test_signals),      cmocka_unit_test(test_verbs),
+        cmocka_unit_test(test_side_by_side), cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_build),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
