@@ -95,6 +95,10 @@ static int set_value(struct br_cli_args *a, int i, const char *value, struct br_
 {
     if (a->value[i])
         return br_err_set(err, BR_E_USAGE, "'--%s' was given twice", a->verb->opts[i].name);
+    if (a->verb->opts[i].arg && !value[0])
+        return br_err_set(err, BR_E_USAGE,
+                          "the value of '--%s' is empty; give it one, or leave the option out",
+                          a->verb->opts[i].name);
     a->value[i] = value;
     return 0;
 }
@@ -140,6 +144,14 @@ static int check_operands(const struct br_cli_args *a, bool dashes, struct br_er
     if (v->tail && (!dashes || a->ntail == 0))
         return br_err_set(err, BR_E_USAGE, "there is no command; write it after '--': bridle %s %s",
                           v->name, v->synopsis);
+    if (v->tail && !a->tail[0][0])
+        return br_err_set(err, BR_E_USAGE,
+                          "the command's first word, the program, is empty: bridle %s %s", v->name,
+                          v->synopsis);
+    for (unsigned i = 0; i < a->noperands; i++)
+        if (!a->operands[i][0])
+            return br_err_set(err, BR_E_USAGE, "a word is empty: bridle %s %s", v->name,
+                              v->synopsis);
     if (a->noperands < v->operands_min)
         return br_err_set(err, BR_E_USAGE, "something is missing: bridle %s %s", v->name,
                           v->synopsis);

@@ -21,7 +21,14 @@
 #define BR_CLI_OPTS_MAX 12u
 #define BR_CLI_WIDTH 80u
 
-enum br_cli_complete { BR_COMPLETE_NONE, BR_COMPLETE_FILE, BR_COMPLETE_DIR, BR_COMPLETE_VERB };
+enum br_cli_complete {
+    BR_COMPLETE_NONE,
+    BR_COMPLETE_FILE,
+    BR_COMPLETE_DIR,
+    BR_COMPLETE_VERB,
+    BR_COMPLETE_PROFILE, /* a built-in one, or a file */
+    BR_COMPLETE_BACKEND,
+};
 
 struct br_cli_opt {
     const char *name; /* without the dashes */

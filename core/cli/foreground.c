@@ -4,6 +4,7 @@
  * that was typed at a terminal after the question was shown allows; everything else denies. While a
  * question is open, events and signals are still served, so that a canceled or expired ask ends it.
  */
+#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ struct fg {
     struct br_cli_term asker; /* where questions are put: the same, or stderr with --json */
     struct br_cli_view view;
     bool can_ask;
-    bool canceling;
+    bool canceling, interrupted;
     bool unshown;                   /* the last question was too large to show */
     char asks[ASKS_MAX][BR_ID_MAX]; /* open asks, the first is the one being put */
     unsigned nasks;
@@ -32,6 +33,7 @@ struct fg {
     size_t nanswer;
     bool answer_long;
     int tick;
+    int lost; /* errno of output of the command that could not be passed on */
 };
 
 static void flush_view(struct fg *g)
@@ -171,7 +173,7 @@ static void ask_ended(struct fg *g, const char *id)
 /* ---- hooks ---------------------------------------------------------------------------------- */
 
 /* The command's own output, which is what `exec` is for. */
-static void pass_stream(const json_t *output, const char *key, int fd)
+static void pass_stream(struct fg *g, const json_t *output, const char *key, int fd)
 {
     const json_t *s = json_object_get(output, key);
     if (!json_is_string(s))
@@ -181,7 +183,9 @@ static void pass_stream(const json_t *output, const char *key, int fd)
         br_buf_put_visible(&b, json_string_value(s), json_string_length(s), false);
     else
         br_buf_put(&b, json_string_value(s), json_string_length(s));
-    (void)br_write_all(fd, b.data, b.len);
+    errno = EIO;
+    if (b.len && br_write_all(fd, b.data, b.len) < 0)
+        g->lost = errno;
 }
 
 /* What the view does not tell: ids of asks, and the result of the one command. */
@@ -197,8 +201,8 @@ static void look_inside(struct fg *g, const char *text, size_t n)
         ask_ended(g, id);
     else if (type && strcmp(type, "tool.result") == 0 && g->f->mode == BR_RUN_EXEC && !g->f->json) {
         const json_t *output = json_object_get(data, "output");
-        pass_stream(output, "stdout", STDOUT_FILENO);
-        pass_stream(output, "stderr", STDERR_FILENO);
+        pass_stream(g, output, "stdout", STDOUT_FILENO);
+        pass_stream(g, output, "stderr", STDERR_FILENO);
     }
     json_decref(event);
 }
@@ -262,7 +266,7 @@ static void on_refused(void *ctx, const char *text)
 static void on_canceling(void *ctx, int signo)
 {
     struct fg *g = ctx;
-    g->canceling = true;
+    g->canceling = g->interrupted = true;
     br_cli_term_clear_status(&g->term);
     if (g->asking) {
         end_question(g);
@@ -313,8 +317,13 @@ static int serve(struct fg *g, struct br_err *err)
         flush_view(g);
     }
     if (r == 0 && g->client.code) {
+        bool closed = g->client.code == BR_E_CANCELED && g->term.broken && !g->interrupted;
         err->code = g->client.code;
-        snprintf(err->text, sizeof(err->text), "%s", g->client.text);
+        snprintf(err->text, sizeof(err->text), "%s",
+                 !closed                  ? g->client.text
+                 : g->term.error == EPIPE ? "the output was closed, so the run was canceled"
+                                          : "the output could not be written any more, so the run "
+                                            "was canceled");
     }
     return r;
 }
@@ -343,8 +352,11 @@ int br_cli_foreground(const struct br_cli_foreground *f)
         int failed = br_cli_fail(&err);
         code = code >= 0 ? code : failed;
     }
-    if (g->term.broken && code == 0)
-        code = 1;
+    int lost = g->lost ? g->lost : g->term.broken ? g->term.error : 0;
+    if (lost && code <= 0)
+        code = br_cli_lost_output(lost);
+    else if (lost && !err.code)
+        (void)br_cli_lost_output(lost);
     br_cli_view_free(&g->view);
     br_cli_documents_free(&d);
     free(g);

@@ -80,12 +80,18 @@ void br_cli_help(const struct br_cli_verb *verb)
 
 /* ---- completion ----------------------------------------------------------------------------- */
 
+/* The built-in ones; a test compares them with the files of profiles/. */
+#define PROFILES "run-v1 run-owner-v1 run-nolandlock-v1 workspace-v1 workspace-tmpfs-v1 observer-v1"
+#define BACKENDS "native bwrap docker"
+
 static const char *bash_action(enum br_cli_complete c)
 {
-    return c == BR_COMPLETE_DIR    ? "_bridle_dirs"
-           : c == BR_COMPLETE_FILE ? "_bridle_files"
-           : c == BR_COMPLETE_VERB ? "_bridle_words \"$verbs\""
-                                   : ":";
+    return c == BR_COMPLETE_DIR       ? "_bridle_dirs"
+           : c == BR_COMPLETE_FILE    ? "_bridle_files"
+           : c == BR_COMPLETE_VERB    ? "_bridle_words \"$verbs\""
+           : c == BR_COMPLETE_PROFILE ? "_bridle_profiles"
+           : c == BR_COMPLETE_BACKEND ? "_bridle_words \"" BACKENDS "\""
+                                      : ":";
 }
 
 static void completion_bash(void)
@@ -93,7 +99,9 @@ static void completion_bash(void)
     printf("# bash completion for bridle; made by 'bridle help --completion bash'\n\n"
            "_bridle_files() { mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); }\n"
            "_bridle_dirs() { mapfile -t COMPREPLY < <(compgen -d -- \"$cur\"); }\n"
-           "_bridle_words() { mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$cur\"); }\n\n"
+           "_bridle_words() { mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$cur\"); }\n"
+           "_bridle_profiles() {\n"
+           "  mapfile -t COMPREPLY < <(compgen -W \"" PROFILES "\" -f -- \"$cur\")\n}\n\n"
            "_bridle() {\n"
            "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
            "  local verb=${COMP_WORDS[1]}\n"
@@ -142,10 +150,12 @@ static void zsh_text(const char *s)
 
 static const char *zsh_action(enum br_cli_complete c)
 {
-    return c == BR_COMPLETE_DIR    ? "_files -/"
-           : c == BR_COMPLETE_FILE ? "_files"
-           : c == BR_COMPLETE_VERB ? "_bridle_verbs"
-                                   : " ";
+    return c == BR_COMPLETE_DIR       ? "_files -/"
+           : c == BR_COMPLETE_FILE    ? "_files"
+           : c == BR_COMPLETE_VERB    ? "_bridle_verbs"
+           : c == BR_COMPLETE_PROFILE ? "_bridle_profiles"
+           : c == BR_COMPLETE_BACKEND ? "(" BACKENDS ")"
+                                      : " ";
 }
 
 static void zsh_option(const struct br_cli_opt *o)
@@ -172,6 +182,8 @@ static void completion_zsh(void)
         printf("'\n");
     }
     printf("  )\n  _describe verb verbs\n}\n\n"
+           "_bridle_profiles() {\n"
+           "  _alternative 'profiles:profile:(" PROFILES ")' 'files:file:_files'\n}\n\n"
            "_bridle() {\n"
            "  if (( CURRENT == 2 )); then\n    _bridle_verbs\n    return\n  fi\n"
            "  local verb=${words[2]}\n  (( CURRENT-- ))\n  shift words\n"

@@ -26,11 +26,14 @@ static int unknown_verb(const char *word)
     return br_cli_fail(&err);
 }
 
-/* Descriptors 0, 1 and 2 exist, so that no channel takes their place. */
+/*
+ * Descriptors 0, 1 and 2 exist, so that no channel takes their place. What is written to a closed
+ * output is lost, and has to fail: the file in its place can only be read.
+ */
 static int open_standard_fds(void)
 {
     for (int fd = 0; fd <= 2; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_WRONLY : O_RDONLY) != fd)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 2 ? O_WRONLY : O_RDONLY) != fd)
             return -1;
     return 0;
 }

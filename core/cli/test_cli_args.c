@@ -90,6 +90,42 @@ static void test_refused_arguments(void **state)
     }
 }
 
+/* "" is a value, and never the same as none. */
+static void test_empty_words(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *verb, *words[5], *says;
+    } rows[] = {
+        {"activate", {""}, "a word is empty"},
+        {"show", {""}, "a word is empty"},
+        {"run", {"--profile", "", "x"}, "'--profile' is empty"},
+        {"run", {"--profile=", "x"}, "'--profile' is empty"},
+        {"activate", {"--image", "", "run-v1"}, "'--image' is empty"},
+        {"activate", {"--remove", ""}, "'--remove' is empty"},
+        {"exec", {"m.yaml", "--", ""}, "first word, the program, is empty"},
+        {"plan", {"", "--", "ls"}, "a word is empty"},
+    };
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        struct br_cli_args a;
+        struct br_err err = {.code = BR_OK};
+        char *argv[6] = {NULL};
+        int n = 0;
+        for (; n < 5 && rows[i].words[n]; n++)
+            argv[n] = (char *)(uintptr_t)rows[i].words[n];
+        assert_int_equal(br_cli_parse(br_cli_verb_find(rows[i].verb), n, argv, &a, &err),
+                         -BR_E_USAGE);
+        if (!strstr(err.text, rows[i].says))
+            fail_msg("row %zu says '%s'", i, err.text);
+    }
+    struct br_cli_args a; /* a command's further words may be empty */
+    struct br_err err = {.code = BR_OK};
+    char exe[] = "printf", none[] = "", dashes[] = "--", file[] = "m.yaml";
+    char *argv[] = {file, dashes, exe, none, NULL};
+    assert_int_equal(br_cli_parse(br_cli_verb_find("exec"), 4, argv, &a, &err), 0);
+    assert_int_equal(a.ntail, 2);
+}
+
 static void test_nearest(void **state)
 {
     (void)state;
@@ -302,6 +338,7 @@ int main(void)
         cmocka_unit_test(test_options_and_operands),
         cmocka_unit_test(test_dashes_end_options),
         cmocka_unit_test(test_refused_arguments),
+        cmocka_unit_test(test_empty_words),
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_number),
         cmocka_unit_test(test_answers),

@@ -1,6 +1,7 @@
 /*
  * What is written about the client agrees with its table of verbs: man pages, shell completion.
  */
+#include <dirent.h>
 #include <stdarg.h>
 #include <setjmp.h>
 #include <stdlib.h>
@@ -89,12 +90,42 @@ static void test_completion(void **state)
     completion_is_current("zsh", "share/completions/_bridle");
 }
 
+/* The built-in profiles are those of the directory, in both shells. */
+static void test_completion_of_profiles(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"share/completions/bridle.bash",
+                                        "share/completions/_bridle"};
+    char path[BR_PATH_MAX];
+    snprintf(path, sizeof(path), "%s/profiles", getenv("BRIDLE_SOURCE"));
+    for (size_t i = 0; i < BR_ARRAY_LEN(files); i++) {
+        BR_CLEANUP_FREE char *script = read_source(files[i]);
+        const char *backends = strstr(script, "native bwrap docker");
+        assert_non_null(backends);
+        unsigned n = 0;
+        DIR *d = opendir(path);
+        assert_non_null(d);
+        for (struct dirent *e; (e = readdir(d));) {
+            char *end = strstr(e->d_name, ".lua");
+            if (!end || end[4])
+                continue;
+            *end = '\0';
+            n++;
+            if (!strstr(script, e->d_name))
+                fail_msg("'%s' does not know the profile '%s'", files[i], e->d_name);
+        }
+        closedir(d);
+        assert_true(n >= 6);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_verb_has_a_man_page),
         cmocka_unit_test(test_help_fits_the_width),
         cmocka_unit_test(test_completion),
+        cmocka_unit_test(test_completion_of_profiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

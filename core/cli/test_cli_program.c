@@ -373,8 +373,11 @@ static void test_output_goes_away(void **state)
     close(child.fd);
     int status;
     assert_int_equal(waitpid(child.pid, &status, 0), child.pid);
+    char said[512] = "";
+    assert_true(read(child.err, said, sizeof(said) - 1) > 0);
     close(child.err);
     assert_int_equal(WEXITSTATUS(status), 1);
+    assert_non_null(strstr(said, "the output was closed, so the run was canceled (CANCELED)"));
     assert_non_null(strstr(log_text(), "CTL_CANCEL"));
 }
 
@@ -527,7 +530,8 @@ static void test_show(void **state)
     assert_string_equal(out_text, "");
 }
 
-static int run_full(const char *a, const char *b)
+/* With a full output, or without one. */
+static int run_lost(const char *const argv[], bool full)
 {
     int e[2], status;
     out_len = 0;
@@ -535,9 +539,12 @@ static int run_full(const char *a, const char *b)
     child.pid = fork();
     assert_true(child.pid >= 0);
     if (child.pid == 0) {
-        dup2(open("/dev/full", O_WRONLY), 1);
         dup2(e[1], 2);
-        execl("./bridle", "bridle", a, b, NULL);
+        if (full)
+            dup2(open("/dev/full", O_WRONLY), 1);
+        else
+            close(1);
+        execv("./bridle", (char *const *)(uintptr_t)argv);
         _exit(99);
     }
     close(e[1]);
@@ -552,17 +559,45 @@ static int run_full(const char *a, const char *b)
 static void test_full_output(void **state)
 {
     (void)state;
-    static const char *const rows[][2] = {
-        {"show", NULL},      {"show", "run_1"}, {"show", "--json"},  {"help", NULL},
-        {"help", "show"},    {"--help", NULL},  {"run", "--help"},   {"help", "--completion=bash"},
-        {"--version", NULL}, {"doctor", NULL},  {"validate", "play"}};
+    static const char *const rows[][6] = {{"bridle", "show"},
+                                          {"bridle", "show", "run_1"},
+                                          {"bridle", "show", "--json"},
+                                          {"bridle", "help"},
+                                          {"bridle", "help", "show"},
+                                          {"bridle", "--help"},
+                                          {"bridle", "run", "--help"},
+                                          {"bridle", "help", "--completion=bash"},
+                                          {"bridle", "--version"},
+                                          {"bridle", "doctor"},
+                                          {"bridle", "validate", "play"}};
     write_play("REPORT {\"ok\":true,\"rules\":1}\nEND 0 0 \n");
-    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
-        int code = run_full(rows[i][0], rows[i][1]);
+    for (size_t i = 0; i < 2 * BR_ARRAY_LEN(rows); i++) {
+        const char *const *argv = rows[i / 2];
+        int code = run_lost(argv, i % 2);
         if (code != 1 || !strstr(out_text, "the output could not be written") ||
             !strstr(out_text, "(IO_ERROR)"))
-            fail_msg("%s %s: exit %d, %s", rows[i][0], rows[i][1] ? rows[i][1] : "", code,
-                     out_text);
+            fail_msg("%s %s: exit %d, %s", argv[1], argv[2] ? argv[2] : "", code, out_text);
+    }
+}
+
+/* The same for what a command says; nothing is lost of one that says nothing. */
+static void test_full_output_of_a_command(void **state)
+{
+    (void)state;
+    static const char *const argv[] = {"bridle", "exec", "play", "--", "id", NULL};
+    static const char *const says[] = {"uid=0", ""};
+    for (int i = 0; i < 4; i++) {
+        char play[2048];
+        snprintf(play, sizeof(play),
+                 RUN EV("tool.result", "{\"callId\":\"c\",\"tool\":\"process_exec\",\"ok\":true,"
+                                       "\"output\":{\"exitCode\":0,\"stdout\":\"%s\","
+                                       "\"stderr\":\"\"}}") STOPPED("completed") "END 0 0 \n",
+                 says[i / 2]);
+        write_play(play);
+        int code = run_lost(argv, i % 2);
+        bool told = strstr(out_text, "the output could not be written") != NULL;
+        if (code != (i < 2) || told != (i < 2))
+            fail_msg("%d: exit %d, %s", i, code, out_text);
     }
 }
 
@@ -652,6 +687,7 @@ int main(void)
         cmocka_unit_test(test_validate),
         cmocka_unit_test(test_show),
         cmocka_unit_test(test_full_output),
+        cmocka_unit_test(test_full_output_of_a_command),
         cmocka_unit_test(test_doctor),
         cmocka_unit_test(test_nothing_starts_on_bad_input),
     };

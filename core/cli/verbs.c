@@ -29,7 +29,7 @@
         "profile", 0, "PROFILE",                                                                   \
             "the sandbox's profile: the name of a built-in one, or\n"                              \
             "FILE.lua (default: run-v1)",                                                          \
-            BR_COMPLETE_FILE                                                                       \
+            BR_COMPLETE_PROFILE                                                                    \
     }
 #define OPT_IMAGE                                                                                  \
     {                                                                                              \
@@ -103,7 +103,7 @@ const struct br_cli_verb br_cli_verbs[] = {
                  {"backend", 0, "BACKEND",
                   "how native, bwrap or docker would do it (default: the\n"
                   "profile's own)",
-                  BR_COMPLETE_NONE},
+                  BR_COMPLETE_BACKEND},
                  OPT_JSON("print the report as JSON")},
         .operands_min = 1,
         .operands_max = 1,
@@ -120,10 +120,11 @@ const struct br_cli_verb br_cli_verbs[] = {
                    "programs, image and text are still what they were then.",
         .opts = {OPT_IMAGE,
                  {"list", 0, NULL, "list the activated profiles", BR_COMPLETE_NONE},
-                 {"remove", 0, "PROFILE", "forget one; runs with it are refused", BR_COMPLETE_NONE},
+                 {"remove", 0, "PROFILE", "forget one; runs with it are refused",
+                  BR_COMPLETE_PROFILE},
                  OPT_JSON("print the report, or the list, as JSON")},
         .operands_max = 1,
-        .complete = BR_COMPLETE_FILE,
+        .complete = BR_COMPLETE_PROFILE,
         .run = br_cli_activate,
     },
     {

@@ -3,6 +3,9 @@
 _bridle_files() { mapfile -t COMPREPLY < <(compgen -f -- "$cur"); }
 _bridle_dirs() { mapfile -t COMPREPLY < <(compgen -d -- "$cur"); }
 _bridle_words() { mapfile -t COMPREPLY < <(compgen -W "$1" -- "$cur"); }
+_bridle_profiles() {
+  mapfile -t COMPREPLY < <(compgen -W "run-v1 run-owner-v1 run-nolandlock-v1 workspace-v1 workspace-tmpfs-v1 observer-v1" -f -- "$cur")
+}
 
 _bridle() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
@@ -19,7 +22,7 @@ _bridle() {
         -C | --dir) _bridle_dirs ;;
         -t | --task) _bridle_files ;;
         -p | --policy) _bridle_files ;;
-        --profile) _bridle_files ;;
+        --profile) _bridle_profiles ;;
         --image) : ;;
         -m | --model) : ;;
         --config) _bridle_files ;;
@@ -37,7 +40,7 @@ _bridle() {
       case $prev in
         -C | --dir) _bridle_dirs ;;
         -p | --policy) _bridle_files ;;
-        --profile) _bridle_files ;;
+        --profile) _bridle_profiles ;;
         --image) : ;;
         --timeout) : ;;
         *)
@@ -52,9 +55,9 @@ _bridle() {
       case $prev in
         -C | --dir) _bridle_dirs ;;
         -p | --policy) _bridle_files ;;
-        --profile) _bridle_files ;;
+        --profile) _bridle_profiles ;;
         --image) : ;;
-        --backend) : ;;
+        --backend) _bridle_words "native bwrap docker" ;;
         *)
           case $cur in
             -*) _bridle_words "--dir --policy --profile --image --backend --json --help" ;;
@@ -66,11 +69,11 @@ _bridle() {
     activate)
       case $prev in
         --image) : ;;
-        --remove) : ;;
+        --remove) _bridle_profiles ;;
         *)
           case $cur in
             -*) _bridle_words "--image --list --remove --json --help" ;;
-            *) _bridle_files ;;
+            *) _bridle_profiles ;;
           esac
           ;;
       esac
@@ -79,7 +82,7 @@ _bridle() {
       case $prev in
         -C | --dir) _bridle_dirs ;;
         -p | --policy) _bridle_files ;;
-        --profile) _bridle_files ;;
+        --profile) _bridle_profiles ;;
         --image) : ;;
         *)
           case $cur in
