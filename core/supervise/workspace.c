@@ -42,10 +42,14 @@ int workspace_open(struct supervisor *s, struct br_err *err)
     if (geteuid() == 0 && (st.st_uid == 0 || st.st_gid == 0))
         return br_err_set(
             err, BR_E_INVALID_WORKSPACE,
-            "the workspace '%s' belongs to root, and the sandbox runs as the owner of "
+            "the workspace '%s' belongs to root (%s), and the sandbox runs as the owner of "
             "the workspace; nothing was started. Give it to an ordinary user and "
             "group: chown -R USER:GROUP '%s'",
-            path, path);
+            path,
+            st.st_gid   ? "its owner is root"
+            : st.st_uid ? "its group is root"
+                        : "its owner and its group are root",
+            path);
     return 0;
 }
 
