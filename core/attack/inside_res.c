@@ -4,6 +4,7 @@
  */
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -296,6 +297,24 @@ _Noreturn static int stubborn(void)
         pause();
 }
 
+/* The same, while other processes keep every CPU busy, and pid 1 is put behind all of them, if that
+ * is allowed. */
+static int stubborn_spinning(void)
+{
+    struct sched_param none = {0};
+    (void)sched_setscheduler(1, SCHED_IDLE, &none);
+    (void)setpriority(PRIO_PROCESS, 1, 19);
+    (void)setpriority(PRIO_PGRP, 1, 19);
+    for (int i = 0; i < 16; i++)
+        if (fork() == 0) {
+            for (int s = 1; s < NSIG; s++)
+                (void)signal(s, SIG_IGN);
+            for (volatile unsigned n = 0;; n++)
+                ;
+        }
+    return stubborn();
+}
+
 /* Leaves a grandchild in a session of its own that holds the pipes, and ends. */
 static int daemon_left(void)
 {
@@ -353,6 +372,7 @@ const struct in_attack in_res[] = {
     {"spin", spin},
     {"flood", flood},
     {"stubborn", stubborn},
+    {"stubborn-spinning", stubborn_spinning},
     {"daemon", daemon_left},
     {"inotify", inotify},
     {"pipes", pipes},

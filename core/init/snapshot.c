@@ -124,7 +124,7 @@ static int take(struct br_init *in, struct br_err *err)
 }
 
 static void put_change(struct changes *c, const char *path, const char *what, uint32_t mode,
-                       uint64_t size)
+                       uint64_t size, const char *set_group)
 {
     size_t before = c->out->len;
     br_buf_printf(c->out, "%s{\"path\":", c->n ? "," : "");
@@ -132,6 +132,8 @@ static void put_change(struct changes *c, const char *path, const char *what, ui
     br_buf_printf(c->out, ",\"change\":\"%s\"", what);
     if (S_ISREG(mode) && strcmp(what, "removed") != 0)
         br_buf_printf(c->out, ",\"size\":%llu", (unsigned long long)size);
+    if (set_group)
+        br_buf_printf(c->out, ",\"set_group\":\"%s\"", set_group);
     br_buf_put_u8(c->out, '}');
     if (c->n == BR_INIT_CHANGES_MAX || c->out->failed || c->out->len + 64 > c->out->max) {
         c->out->len = before;
@@ -150,7 +152,24 @@ static void put_removed(struct changes *c, const struct item *it)
     if (c->truncated && (fstatat(c->in->root, path, &st, AT_SYMLINK_NOFOLLOW) == 0 ||
                          (errno != ENOENT && errno != ENOTDIR)))
         return;
-    put_change(c, path, "removed", it->mode, 0);
+    put_change(c, path, "removed", it->mode, 0, NULL);
+}
+
+/*
+ * A program that takes the workspace's group was not there before, and does not stay: the filter
+ * cannot refuse the bit, because of directories (docs/decisions/0010). Commands have ended when
+ * this is called, so that nobody sets it again. What became of the bit, or NULL without one.
+ */
+static const char *clear_set_group(const struct br_walk_entry *e, const struct item *was)
+{
+    mode_t mode = e->st.st_mode;
+    if (!S_ISREG(mode) || !(mode & S_ISGID) ||
+        (was && was->ino == e->st.st_ino && was->mode & S_ISGID))
+        return NULL;
+    return fchmodat(e->dirfd, e->name, mode & 07777 & ~(mode_t)(S_ISGID | S_ISUID),
+                    AT_SYMLINK_NOFOLLOW) == 0
+               ? "cleared"
+               : "kept";
 }
 
 static void put_added(struct changes *c, const struct br_walk_entry *e)
@@ -158,7 +177,8 @@ static void put_added(struct changes *c, const struct br_walk_entry *e)
     /* an entry that an incomplete first walk had left out is not new; a coarse clock may lag */
     if (c->base->truncated && ns_of(e->st.st_ctim) < c->base->taken_ns - 20000000)
         return;
-    put_change(c, e->path, "added", e->st.st_mode, (uint64_t)e->st.st_size);
+    put_change(c, e->path, "added", e->st.st_mode, (uint64_t)e->st.st_size,
+               clear_set_group(e, NULL));
 }
 
 static bool differs(const struct item *a, const struct item *b)
@@ -191,7 +211,8 @@ static int compare(struct changes *c, struct br_err *err)
         if (i == s->n || order > 0)
             put_added(c, &e);
         else if (differs(&s->items[i++], &now))
-            put_change(c, e.path, "modified", now.mode, now.size);
+            put_change(c, e.path, "modified", now.mode, now.size,
+                       clear_set_group(&e, &s->items[i - 1]));
     }
     c->truncated |= w.truncated;
     while (i < s->n)

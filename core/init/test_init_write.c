@@ -395,6 +395,50 @@ static void snapshot_tells_what_changed(void **state)
     result_free(&r);
 }
 
+static const char *set_group(const struct result *r, unsigned i)
+{
+    json_t *c = json_array_get(json_object_get(r->json, "changed"), i);
+    return json_string_value(json_object_get(c, "set_group"));
+}
+
+/* A set-group-id program that a run made does not stay; one that was there, and directories do. */
+static void snapshot_clears_set_group(void **state)
+{
+    (void)state;
+    ws_puts(&ws, "old", "1");
+    ws_puts(&ws, "later", "1");
+    assert_int_equal(fchmodat(ws.fd, "old", 02755, 0), 0);
+    struct result r = do_snapshot();
+    result_free(&r);
+    sleep_ms(20);
+    ws_puts(&ws, "plain", "1");
+    ws_puts(&ws, "new", "1");
+    assert_int_equal(mkdirat(ws.fd, "team", 0755), 0);
+    assert_int_equal(fchmodat(ws.fd, "team", 02775, 0), 0);
+    assert_int_equal(fchmodat(ws.fd, "later", 02711, 0), 0);
+    assert_int_equal(fchmodat(ws.fd, "new", 02755, 0), 0);
+    assert_int_equal(fchmodat(ws.fd, "old", 02750, 0), 0);
+    assert_int_equal(mode_of("new"), 02755); /* the control */
+    r = do_snapshot();
+    assert_int_equal(nchanges(&r), 5);
+    assert_change(&r, 0, "later", "modified");
+    assert_string_equal(set_group(&r, 0), "cleared");
+    assert_change(&r, 1, "new", "added");
+    assert_string_equal(set_group(&r, 1), "cleared");
+    assert_change(&r, 2, "old", "modified");
+    assert_null(set_group(&r, 2));
+    assert_null(set_group(&r, 3));
+    assert_null(set_group(&r, 4));
+    result_free(&r);
+    assert_int_equal(mode_of("later"), 0711);
+    assert_int_equal(mode_of("new"), 0755);
+    assert_int_equal(mode_of("old"), 02750);
+    assert_int_equal(mode_of("team"), 02775);
+    r = do_snapshot(); /* said once */
+    assert_null(set_group(&r, 1));
+    result_free(&r);
+}
+
 static void snapshot_is_bounded(void **state)
 {
     (void)state;
@@ -455,6 +499,7 @@ int main(void)
         T(edit_is_bounded),
         T(writable_islands),
         T(snapshot_tells_what_changed),
+        T(snapshot_clears_set_group),
         T(snapshot_is_bounded),
         T(an_incomplete_snapshot_invents_nothing),
     };
