@@ -21,6 +21,7 @@
 #define BOOL(n)           {.name = n, .kind = FIELD_BOOL}
 #define BOOL_OPT(n)       {.name = n, .kind = FIELD_BOOL, .optional = true}
 #define ENUM(n, v)        {.name = n, .kind = FIELD_ENUM, .values = v}
+#define ENUM_OPT(n, v)    {.name = n, .kind = FIELD_ENUM, .values = v, .optional = true}
 #define ANY(n)            {.name = n, .kind = FIELD_ANY}
 #define ANY_OR_NULL(n)    {.name = n, .kind = FIELD_ANY, .optional = true, .or_null = true}
 #define OBJECT(n)         {.name = n, .kind = FIELD_OBJECT}
@@ -107,7 +108,7 @@ FIELDS(bridle_provider) {
     RECORD_OPT("error", error_fields), END};
 FIELDS(change) {
     TEXT("path", 1, BR_PATH_MAX), ENUM("change", "added|modified|removed"),
-    COUNT_OPT("size"), END};
+    COUNT_OPT("size"), ENUM_OPT("set_group", "cleared|kept"), END};
 FIELDS(bridle_workspace) {
     LIST("changed", change, CHANGES_MAX), BOOL("truncated"), END};
 FIELDS(bridle_notice) {

@@ -349,6 +349,11 @@ static void test_list_limits(void **state)
     with(&samples[21], "changed", repeated(change, 0), true, "none");
     with(&samples[21], "changed", repeated(change, 10000), true, "N");
     with(&samples[21], "changed", repeated(change, 10001), false, "N + 1");
+    with(&samples[21], "changed",
+         repeated("{'path':'a','change':'added','size':1,'set_group':'cleared'}", 1), true,
+         "a bit that was cleared");
+    with(&samples[21], "changed", repeated("{'path':'a','change':'added','set_group':'x'}", 1),
+         false, "what became of a bit is not free text");
     with(&samples[21], "changed", repeated("{'path':'a','change':'x'}", 1), false, "bad entry");
     with(&samples[21], "changed", repeated("{'path':'a'}", 1), false, "short entry");
     with(&samples[21], "changed", repeated("7", 1), false, "no entry");

@@ -377,6 +377,12 @@ static void test_summary_of_a_list_that_was_cut(void **state)
         {"{\"changed\":[],\"truncated\":false}", "changed    nothing in the workspace\n"},
         {"{\"changed\":[{\"path\":\"a\",\"change\":\"added\"}],\"truncated\":true}",
          "changed    added  a\n             the list was cut: there is more\n"},
+        {"{\"changed\":[{\"path\":\"a\",\"change\":\"added\",\"set_group\":\"cleared\"}],"
+         "\"truncated\":true}",
+         "added  a\n                         its set-group-id bit was cleared\n"},
+        {"{\"changed\":[{\"path\":\"a\",\"change\":\"added\",\"set_group\":\"kept\"}],"
+         "\"truncated\":true}",
+         "added  a\n                         its set-group-id bit was kept\n"},
     };
     feed("bridle.run", "{\"runId\":\"r\",\"mode\":\"run\",\"model\":\"m\",\"rules\":1}");
     for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {

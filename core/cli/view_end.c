@@ -127,6 +127,10 @@ static void put_changes(struct br_cli_view *v)
         br_buf_printf(&v->out, "  ");
         br_cli_put_line(&v->out, path, n, v->width - 26);
         br_buf_printf(&v->out, "\n");
+        const char *bit = view_str(e, "set_group", &n);
+        if (n && i < CHANGES_SHOWN)
+            br_buf_printf(&v->out, "%13s            its set-group-id bit was %s\n", "",
+                          n == strlen("kept") && memcmp(bit, "kept", n) == 0 ? "kept" : "cleared");
     }
     if (cut && total)
         br_buf_printf(&v->out, "%13sthe list was cut: there is more\n", "");

@@ -184,8 +184,9 @@
        is empty, later ones hold what changed since the first. No grant: it is metadata for the    \
        record. Not while a command runs. empty */                                                  \
     X(INIT_SNAPSHOT, 0x0606)                                                                       \
-    /* init -> session: blob JSON {"changed":[{"path","change":"added|modified|removed","size"?}], \
-       "truncated":bool} */                                                                        \
+    /* init -> session: blob JSON {"changed":[{"path","change":"added|modified|removed","size"?,   \
+       "set_group":"cleared|kept"?}],"truncated":bool}. set_group: a file that a command gave the  \
+       set-group-id bit, which it does not keep */                                                 \
     X(INIT_CHANGES, 0x0607)                                                                        \
     /* session -> init: stop the present call. empty */                                            \
     X(INIT_ABORT, 0x0604)                                                                          \

@@ -539,6 +539,35 @@ static void test_exec_passes_the_status_on(void **state)
  * anything at all. */
 /* Without a manifest: a tree that cannot be granted exactly is left read-only, and the run goes on.
  */
+/* A command may give a file its group's identity, which does not last longer than the run. */
+static void test_set_group_is_cleared(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    struct stat st;
+    char path[160];
+    open_project(&t);
+    e2e_write(&t, "workspace/src/s.py",
+              "import os, shutil\nshutil.copy('/bin/true', 'src/own')\nos.mkdir('src/team')\n"
+              "os.chmod('src/own', 0o2755)\nos.chmod('src/team', 0o2775)\n"
+              "print('%o' % os.stat('src/own').st_mode)\n");
+    e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "task.yaml", "--",
+            "python3", "src/s.py", NULL);
+    expect_status(&r, 0, "102755"); /* the control: it was there */
+    assert_int_equal(count(&r.out, "its set-group-id bit was cleared") +
+                         count(&r.err, "its set-group-id bit was cleared"),
+                     1);
+    snprintf(path, sizeof(path), "%s/src/own", t.workspace);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0755);
+    snprintf(path, sizeof(path), "%s/src/team", t.workspace);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 02775);
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
 static void test_defaults_leave_out(void **state)
 {
     struct e2e t;
@@ -758,6 +787,7 @@ int main(void)
         cmocka_unit_test(test_store_open_to_others),
         cmocka_unit_test(test_store_is_a_link),
         cmocka_unit_test(test_exec_passes_the_status_on),
+        cmocka_unit_test(test_set_group_is_cleared),
         cmocka_unit_test(test_defaults_leave_out),
         cmocka_unit_test(test_hostile_text),
         cmocka_unit_test(test_audit_disk_full),
