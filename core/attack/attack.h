@@ -76,7 +76,7 @@ extern const struct attack attack_rows_fs[], attack_rows_proc[], attack_rows_cal
 
 /* ---- stage.c: one sandbox and what lies around it ---- */
 
-#define STAGE_UID 60797u /* who owns workspaces where this program is root */
+#define STAGE_UID 59797u /* who owns workspaces where this program is root */
 
 struct exec_result {
     bool answered, timed_out, truncated;

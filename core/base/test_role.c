@@ -24,7 +24,7 @@
 
 #include "base/base.h"
 
-#define ROLE_UID 60799u
+#define ROLE_UID 59799u
 
 /* Run `body` in a child after it entered the role; its wait status. */
 static int in_role(const struct br_role *role, int (*body)(void))

@@ -40,10 +40,11 @@ static const int at_least[BR_SYS_COUNT_] = {
     [BR_SYS_SETGROUPS] = 1,
     [BR_SYS_SETRESGID] = 1,
     [BR_SYS_SETRESUID] = 1,
+    [BR_SYS_SETEUID] = 1,
     [BR_SYS_CAPSET] = 1,
     [BR_SYS_PRCTL] = 10,
     [BR_SYS_SECCOMP] = 1,
-    [BR_SYS_SETRLIMIT] = 3,
+    [BR_SYS_SETRLIMIT] = 5,
     [BR_SYS_LANDLOCK] = 3,
     [BR_SYS_DUP] = 3,
     [BR_SYS_CLOSE_RANGE] = 2,
@@ -114,8 +115,10 @@ static bool is_harmless(uid_t uid, enum br_sys call, int n, int count, bool pers
 /* A receipt without what differs from one sandbox to the next. */
 static void normal(char *receipt)
 {
-    static const char *const keys[] = {"\"pid\":",     "\"namespaces\":", "\"session\":",
-                                       "\"cgroups\":", "\"sha256\":",     "\"workspace\":"};
+    static const char *const keys[] = {
+        "\"pid\":",      "\"namespaces\":", "\"session\":", "\"cgroups\":",
+        "\"sha256\":",   "\"workspace\":",  "\"uidMap\":",  "\"gidMap\":",
+        "\"identity\":", "\"uids\":",       "\"gids\":"};
     for (unsigned i = 0; i < BR_ARRAY_LEN(keys); i++) {
         char *p = strstr(receipt, keys[i]);
         if (!p)

@@ -6,8 +6,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/keyctl.h>
+#include <linux/nsfs.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
@@ -16,7 +19,7 @@
 
 #include "launch/test_rig.h"
 
-#define STRANGER 60997u
+#define STRANGER 59997u
 
 /* The host's pid of pid 1. */
 static pid_t host_pid(const struct rig *r)
@@ -125,8 +128,9 @@ static void test_dedicated(void **state)
     (void)state;
     open_with_files(&r, 0);
     assert_true(rig_launch(&r));
-    assert_runs_as(&r, BR_UID_SANDBOX, BR_UID_SANDBOX);
-    assert_receipt(&r, "dedicated", BR_UID_SANDBOX, true);
+    unsigned uid = rig_box_uid(&r);
+    assert_runs_as(&r, uid, uid);
+    assert_receipt(&r, "dedicated", uid, true);
     check_owner_on_disk(&r, RIG_OWNER);
     /* files of others: the overflow id; readable if everybody may, and never written */
     assert_int_equal(rig_sh(&r, "stat -c %u:%g dir/theirs dir/roots; cat dir/theirs", &out), 0);
@@ -146,7 +150,7 @@ static void test_dedicated(void **state)
     give(&r, ".", STRANGER, 0755);
     give(&r, "dir", STRANGER, 0755);
     assert_true(rig_launch(&r));
-    assert_receipt(&r, "dedicated", BR_UID_SANDBOX, true);
+    assert_receipt(&r, "dedicated", uid, true);
     assert_int_equal(rig_sh(&r, "cat dir/secret && echo x > dir/theirs && echo x > dir/y", &out),
                      0);
     assert_int_not_equal(rig_sh(&r, "cat dir/mine", &out), 0);
@@ -469,16 +473,15 @@ static void test_key_rings(void **state)
     rig_close(&r);
 }
 
-/* ---- two sandboxes at once ---- */
+/* ---- who the kernel charges ---- */
 
 /* In a process of the sandbox's uid on the host: what do kill and ptrace say? */
-static int attack_from_host(pid_t victim, bool trace)
+static int attack_from_host(unsigned uid, pid_t victim, bool trace)
 {
     int status = -1;
     pid_t pid = fork();
     if (pid == 0) {
-        if (setresgid(BR_UID_SANDBOX, BR_UID_SANDBOX, BR_UID_SANDBOX) < 0 ||
-            setresuid(BR_UID_SANDBOX, BR_UID_SANDBOX, BR_UID_SANDBOX) < 0)
+        if (setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0)
             _exit(70);
         _exit((trace ? ptrace(PTRACE_ATTACH, victim, NULL, NULL) : kill(victim, 0)) < 0 ? errno
                                                                                         : 0);
@@ -486,6 +489,68 @@ static int attack_from_host(pid_t victim, bool trace)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
+
+static unsigned namespace_owner(const struct rig *r)
+{
+    char path[64];
+    uid_t uid = 0;
+    snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)host_pid(r));
+    BR_CLEANUP_FD int ns = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(ns >= 0);
+    assert_int_equal(ioctl(ns, NS_GET_OWNER_UID, &uid), 0);
+    return uid;
+}
+
+#define INOTIFY_ALL                                                                                \
+    "python3 -c 'import ctypes\nl=ctypes.CDLL(None)\nn=0\nwhile n<100000 and "                     \
+    "l.inotify_init1(0)>=0:"                                                                       \
+    "n+=1\nprint(n>8,flush=True)\nimport time; time.sleep(%d)'"
+
+/* An inotify instance of root of this host, while a sandbox has as many as it gets. */
+static int host_while_exhausted(const char *weak)
+{
+    struct rig r;
+    const char *out;
+    char script[512];
+    rig_make(&r, 0);
+    r.weak = weak;
+    rig_start(&r);
+    r.plan.limits.nofile = 1024;
+    assert_true(rig_launch(&r));
+    snprintf(script, sizeof(script), INOTIFY_ALL " >/tmp/said 2>&1 </dev/null & sleep 1; cat /tmp/said", 60);
+    assert_int_equal(rig_sh(&r, script, &out), 0);
+    assert_string_equal(out, "True\n");
+    int fd = inotify_init1(IN_CLOEXEC), e = fd < 0 ? errno : 0;
+    br_close(&fd);
+    rig_exit(&r, 0);
+    rig_close(&r);
+    return e;
+}
+
+static void test_counters_of_root(void **state)
+{
+    struct rig r;
+    (void)state;
+    rig_need_root();
+    for (int owner = 0; owner < 2; owner++) {
+        rig_open(&r, 0);
+        r.plan.identity = owner ? BR_IDENTITY_OWNER : BR_IDENTITY_DEDICATED;
+        assert_true(rig_launch(&r));
+        unsigned uid = namespace_owner(&r); /* nobody else's, not even the workspace's owner's */
+        assert_in_range(uid, BR_UID_SANDBOX, BR_UID_SANDBOX_LAST);
+        if (!owner)
+            assert_int_equal(uid, rig_box_uid(&r));
+        else /* so the owner gets no power over it from outside, though it has the same uid */
+            assert_int_equal(attack_from_host(RIG_OWNER, host_pid(&r), true), EPERM);
+        rig_exit(&r, 0);
+        rig_close(&r);
+    }
+    assert_int_equal(host_while_exhausted(NULL), 0);
+    /* control: a namespace of root's */
+    assert_int_equal(host_while_exhausted("owner"), EMFILE);
+}
+
+/* ---- two sandboxes at once ---- */
 
 static void test_two_do_not_see_each_other(void **state)
 {
@@ -500,8 +565,11 @@ static void test_two_do_not_see_each_other(void **state)
     assert_true(rig_launch(&b));
     pid_t victim = host_pid(&b);
     /* control: the same uid in the host's pid namespace may signal it */
-    assert_int_equal(attack_from_host(victim, false), 0);
-    assert_int_equal(attack_from_host(victim, true), EPERM); /* its own user namespace */
+    assert_int_equal(attack_from_host(rig_box_uid(&b), victim, false), 0);
+    /* the other sandbox has another uid */
+    assert_int_not_equal(rig_box_uid(&a), rig_box_uid(&b));
+    assert_int_equal(attack_from_host(rig_box_uid(&a), victim, false), EPERM);
+    assert_int_equal(attack_from_host(rig_box_uid(&a), victim, true), EPERM);
     snprintf(script, sizeof(script),
              "python3 -c 'import os\nfor p in (%d,%d):\n  try:\n    os.kill(p,0)\n    "
              "print(\"reached\")\n  except ProcessLookupError: print(\"none\")'",
@@ -522,6 +590,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dedicated),
+        cmocka_unit_test(test_counters_of_root),
         cmocka_unit_test(test_owner),
         cmocka_unit_test(test_user),
         cmocka_unit_test(test_root_owned_is_refused),

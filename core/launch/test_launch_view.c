@@ -382,7 +382,7 @@ static void test_receipt(void **state)
     rig_open(&r, 0);
     assert_true(rig_launch(&r));
     assert_int_equal(br_json_scan(r.receipt, strlen(r.receipt), 8, 2000, NULL), 0);
-    snprintf(want, sizeof(want), "\"uidMap\":\"1000 %u 1\"", BR_UID_SANDBOX);
+    snprintf(want, sizeof(want), "\"uidMap\":\"1000 %u 1\"", rig_box_uid(&r));
     assert_non_null(strstr(r.receipt, want));
     assert_non_null(strstr(r.receipt, "\"noNewPrivs\":true,\"seccomp\":2"));
     assert_non_null(strstr(r.receipt, "\"pids\":256"));

@@ -509,3 +509,13 @@ int rig_undelegate(void **state)
     }
     return 0;
 }
+
+unsigned rig_box_uid(const struct rig *r)
+{
+    unsigned uid = 0;
+    const char *p = strstr(r->receipt, "\"identity\":{\"kind\":\"dedicated\",\"uid\":");
+    assert_non_null(p);
+    assert_int_equal(sscanf(strstr(p, "\"uid\":"), "\"uid\":%u", &uid), 1);
+    assert_in_range(uid, BR_UID_SANDBOX, BR_UID_SANDBOX_LAST);
+    return uid;
+}

@@ -21,9 +21,9 @@
 
 /* The ordinary user of a test program; has no entry in /etc/passwd, and must not need one. Another
  * one in each program, so that they can run side by side. */
-#define RIG_USER (61000u + (unsigned)getpid() % 900u)
+#define RIG_USER (59000u + (unsigned)getpid() % 900u)
 /* Who owns workspaces when the launcher is root. */
-#define RIG_OWNER 60998u
+#define RIG_OWNER 59998u
 
 struct rig {
     uid_t uid;         /* the launcher's: 0 or RIG_USER */
@@ -85,6 +85,8 @@ int rig_sh(struct rig *r, const char *script, const char **out);
 int rig_call(struct rig *r, const char *name);
 /* End pid 1 with this status and wait for the verified end. */
 void rig_exit(struct rig *r, int status);
+/* The uid of this launcher's sandboxes, as the last receipt has it: one of the reserved ones. */
+unsigned rig_box_uid(const struct rig *r);
 /* Allow one more path in the plan. */
 void rig_allow(struct rig *r, const char *pattern);
 /* Make a file or directory (a name that ends in '/') in the workspace, owned by its owner. */

@@ -56,9 +56,13 @@ static int clone_child(struct br_box *b, int root, bool sibling, struct br_err *
         .exit_signal = sibling ? 0 : SIGCHLD,
         .cgroup = into >= 0 ? (uint64_t)into : 0,
     };
-    long pid = br_sys_clone3(&args, sizeof(args));
+    struct br_uid_before before;
+    long pid = br_uid_enter(b->host, &before);
+    if (pid == 0)
+        pid = br_sys_clone3(&args, sizeof(args));
     if (pid == 0)
         br_child_run(b->host, b->shared, pair[1], root);
+    br_uid_leave(&before);
     int saved = errno;
     br_close(&pair[1]);
     if (pid < 0) {

@@ -5,6 +5,7 @@
 #ifndef BR_SANDBOX_BOX_PRIV_H
 #define BR_SANDBOX_BOX_PRIV_H
 
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <sys/stat.h>
 
@@ -32,6 +33,11 @@ enum { BR_BOX_FD_CHAN, BR_BOX_FD_WORKSPACE, BR_BOX_FD_ALLOWED };
 
 /* Of every process of a sandbox. */
 #define BR_BOX_OOM_SCORE "1000"
+
+/* Queued signals and timers, and bytes of POSIX message queues, of all processes of a sandbox
+ * together: the kernel keeps them in memory of its own. */
+#define BR_BOX_SIGPENDING 4096u
+#define BR_BOX_MSGQUEUE 819200u
 
 /* One mount on the workspace: an allowed path, or a cover. */
 struct br_step {
@@ -95,6 +101,8 @@ struct br_host {
     struct br_host_config cfg;
     uid_t uid; /* the launcher's, before it made a user namespace */
     gid_t gid;
+    unsigned box_uid;    /* launcher root: of its sandboxes, and the owner of their namespaces */
+    int uid_taken;       /* a socket that keeps other launchers from it, or -1 */
     uint64_t own_ns[7];  /* the host's namespaces, before anything was made */
     uint64_t last_ns[7]; /* those that the launcher was in last */
     unsigned boxes;      /* so far */
@@ -128,7 +136,14 @@ struct br_host {
     struct br_buf facts;          /* of this host, for activations (facts.h) */
 };
 
-enum { BR_RLIMIT_CORE, BR_RLIMIT_FSIZE, BR_RLIMIT_NOFILE, BR_RLIMITS };
+enum {
+    BR_RLIMIT_CORE,
+    BR_RLIMIT_FSIZE,
+    BR_RLIMIT_NOFILE,
+    BR_RLIMIT_SIGPENDING,
+    BR_RLIMIT_MSGQUEUE,
+    BR_RLIMITS
+};
 
 /* What the launcher reads of pid 1. */
 struct br_measured {
@@ -233,6 +248,24 @@ void br_image_json(const struct br_box *b, struct br_buf *out);
 
 /* The "seccompFilter" object of plan and receipt. */
 void br_host_filter_json(const struct br_host *h, struct br_buf *out);
+
+/* ---- uid.c ---- */
+
+/* What br_uid_leave() puts back. */
+struct br_uid_before {
+    bool entered;
+    int dumpable, on_death;
+    pid_t parent;
+    struct __user_cap_data_struct caps[2];
+};
+/* h->box_uid: of the reserved range, one that no other launcher has. */
+void br_uid_pick(struct br_host *h);
+/*
+ * As root: be the sandboxes' uid, with all capabilities, while a user namespace is made, which so
+ * belongs to it. -1 and errno: not so; br_uid_leave() is called in any case. Single-threaded.
+ */
+int br_uid_enter(const struct br_host *h, struct br_uid_before *b);
+void br_uid_leave(const struct br_uid_before *b);
 
 /* ---- identity.c ---- */
 

@@ -298,6 +298,15 @@ static int narrow_cpus(uint32_t percent, int seed, struct br_err *err)
     return 0;
 }
 
+/* Not more than this, and not more than the launcher has. */
+static int lower(int what, uint64_t value)
+{
+    struct rlimit l;
+    if (getrlimit((__rlimit_resource_t)what, &l) < 0)
+        return -1;
+    return br_sys_setrlimit(what, l.rlim_max < value ? l.rlim_max : value);
+}
+
 static int set_limits(const struct br_limits *l, struct br_err *err)
 {
     if (br_weak(RLIMITS))
@@ -305,6 +314,8 @@ static int set_limits(const struct br_limits *l, struct br_err *err)
     STEP(br_sys_setrlimit(RLIMIT_CORE, 0), "RLIMIT_CORE");
     STEP(br_sys_setrlimit(RLIMIT_FSIZE, l->fsize_bytes), "RLIMIT_FSIZE; raise the hard limit");
     STEP(br_sys_setrlimit(RLIMIT_NOFILE, l->nofile), "RLIMIT_NOFILE; raise the hard limit");
+    STEP(lower(RLIMIT_SIGPENDING, BR_BOX_SIGPENDING), "RLIMIT_SIGPENDING");
+    STEP(lower(RLIMIT_MSGQUEUE, BR_BOX_MSGQUEUE), "RLIMIT_MSGQUEUE");
     return 0;
 }
 

@@ -256,7 +256,7 @@ int br_host_open(struct br_host **out, const struct br_host_config *cfg, struct 
     struct br_plan usual;
     br_plan_default(&usual);
     br_host_expect(h, &usual);
-    h->rootfs = h->state_fd = -1;
+    h->rootfs = h->state_fd = h->uid_taken = -1;
     br_image_root_init(&h->image);
     snprintf(h->image_id, sizeof(h->image_id), "%s", BR_IMAGE_HOST);
     h->trial = -1;
@@ -265,6 +265,7 @@ int br_host_open(struct br_host **out, const struct br_host_config *cfg, struct 
     h->lease_map = h->idmap;
     h->uid = geteuid();
     h->gid = getegid();
+    br_uid_pick(h); /* before it leaves the host's network namespace */
     int r = open_steps(h, err);
     if (r < 0)
         br_host_close(&h);
@@ -287,6 +288,7 @@ void br_host_close(struct br_host **hp)
     br_close(&h->image.at);
     br_close(&h->rootfs);
     br_close(&h->state_fd);
+    br_close(&h->uid_taken);
     br_mounts_free(&h->root_mounts);
     free(h->filter.filter);
     br_buf_free(&h->facts);

@@ -49,8 +49,8 @@ int br_who_plan(struct br_who *w, const struct br_host *h, const struct br_plan 
                           "ordinary user: chown -R USER:GROUP WORKSPACE",
                           (unsigned)ws->st_uid, (unsigned)ws->st_gid);
     w->kind = owner ? BR_WHO_OWNER : BR_WHO_DEDICATED;
-    w->uid = owner ? ws->st_uid : BR_UID_SANDBOX;
-    w->gid = owner ? ws->st_gid : BR_UID_SANDBOX;
+    w->uid = owner ? ws->st_uid : h->box_uid;
+    w->gid = owner ? ws->st_gid : h->box_uid;
     w->idmapped = !owner && (bind || plan->workspace == BR_WORKSPACE_LEASE);
     return 0;
 }
@@ -61,8 +61,8 @@ bool br_who_expect(struct br_who *w, const struct br_host *h, const struct br_ex
     if (root && e->identity != BR_IDENTITY_DEDICATED)
         return false; /* whoever owns the workspace */
     *w = (struct br_who){.kind = root ? BR_WHO_DEDICATED : BR_WHO_USER,
-                         .uid = root ? BR_UID_SANDBOX : h->uid,
-                         .gid = root ? BR_UID_SANDBOX : h->gid};
+                         .uid = root ? h->box_uid : h->uid,
+                         .gid = root ? h->box_uid : h->gid};
     return true;
 }
 

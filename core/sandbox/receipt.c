@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -179,25 +178,30 @@ static int read_status(int dir, struct br_measured *m, struct br_err *err)
 }
 
 static const struct {
-    int what;
-    const char *name;
+    const char *title, *name; /* of the kernel and of the receipt */
 } rlimits[BR_RLIMITS] = {
-    [BR_RLIMIT_CORE] = {RLIMIT_CORE, "core"},
-    [BR_RLIMIT_FSIZE] = {RLIMIT_FSIZE, "fsize"},
-    [BR_RLIMIT_NOFILE] = {RLIMIT_NOFILE, "nofile"},
+    [BR_RLIMIT_CORE] = {"\nMax core file size ", "core"},
+    [BR_RLIMIT_FSIZE] = {"\nMax file size ", "fsize"},
+    [BR_RLIMIT_NOFILE] = {"\nMax open files ", "nofile"},
+    [BR_RLIMIT_SIGPENDING] = {"\nMax pending signals ", "sigpending"},
+    [BR_RLIMIT_MSGQUEUE] = {"\nMax msgqueue size ", "msgqueue"},
 };
 
-static int read_rlimits(struct br_box *b, struct br_err *err)
+/* Of another user: prlimit(2) would take one more capability than reading a file. */
+static int read_rlimits(struct br_box *b, int dir, struct br_err *err)
 {
-    for (unsigned i = 0; i < BR_RLIMITS; i++) {
-        struct rlimit l;
-        if (prlimit(b->pid, (enum __rlimit_resource)rlimits[i].what, NULL, &l) < 0)
-            return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
-                                "the sandbox's limits could not be read; nothing was started");
+    char text[4096], soft[32], hard[32];
+    int r = read_at(dir, "limits", text, sizeof(text), err);
+    for (unsigned i = 0; r == 0 && i < BR_RLIMITS; i++) {
+        const char *p = strstr(text, rlimits[i].title);
+        if (!p || sscanf(p + strlen(rlimits[i].title), "%31s %31s", soft, hard) != 2)
+            return br_err_set(err, BR_E_REQUIREMENT_MISSING,
+                              "the sandbox's limits could not be read; nothing was started");
         /* whichever is larger counts: the soft one can be raised to the hard one */
-        b->measured.rlimits[i] = l.rlim_max;
+        b->measured.rlimits[i] =
+            strcmp(hard, "unlimited") == 0 ? UINT64_MAX : strtoull(hard, NULL, 10);
     }
-    return 0;
+    return r;
 }
 
 int br_measure_mounts(struct br_box *b, struct br_err *err)
@@ -222,7 +226,7 @@ int br_measure_final(struct br_box *b, struct br_err *err)
     if (r == 0)
         r = br_image_measure(b, dir, err);
     if (r == 0)
-        r = read_rlimits(b, err);
+        r = read_rlimits(b, dir, err);
     ssize_t n = r == 0 ? readlinkat(dir, "cwd", m->cwd, sizeof(m->cwd) - 1) : 0;
     m->cwd[n > 0 ? n : 0] = 0;
     m->session = getsid(b->pid);
@@ -294,6 +298,9 @@ static const char *check_rest(const struct br_box *b, const struct br_plan *plan
         m->rlimits[BR_RLIMIT_FSIZE] != plan->limits.fsize_bytes ||
         m->rlimits[BR_RLIMIT_NOFILE] != plan->limits.nofile)
         return "its limits on files and core dumps are others";
+    if (m->rlimits[BR_RLIMIT_SIGPENDING] > BR_BOX_SIGPENDING ||
+        m->rlimits[BR_RLIMIT_MSGQUEUE] > BR_BOX_MSGQUEUE)
+        return "its limits on signals and queues are others";
     return NULL;
 }
 

@@ -166,6 +166,11 @@ int br_sys_setresuid(uid_t uid)
     return WRAP(SETRESUID, syscall(SYS_setresuid, uid, uid, uid));
 }
 
+int br_sys_seteuid(uid_t uid)
+{
+    return WRAP(SETEUID, syscall(SYS_setresuid, -1, uid, -1));
+}
+
 int br_sys_capset_none(void)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};

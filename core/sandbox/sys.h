@@ -37,6 +37,7 @@
     X(SETGROUPS)                                                                                   \
     X(SETRESGID)                                                                                   \
     X(SETRESUID)                                                                                   \
+    X(SETEUID)                                                                                     \
     X(CAPSET)                                                                                      \
     X(PRCTL)                                                                                       \
     X(SECCOMP)                                                                                     \
@@ -94,6 +95,7 @@ int br_sys_setsid(void);
 int br_sys_setgroups_none(void);
 int br_sys_setresgid(gid_t gid);
 int br_sys_setresuid(uid_t uid);
+int br_sys_seteuid(uid_t uid);
 int br_sys_capset_none(void);
 int br_sys_prctl(int op, unsigned long a, unsigned long b);
 int br_sys_seccomp(const struct sock_fprog *prog);

@@ -23,7 +23,7 @@
 #include "sandbox/owner.h"
 #include "sandbox/sys.h"
 
-#define SOMEBODY 60997u
+#define SOMEBODY 59997u
 
 static char dir[64];
 

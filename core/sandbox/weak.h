@@ -28,6 +28,8 @@
     X(HOSTROOT, "hostroot", "leaving the host's root behind (it stays visible in /run)")           \
     X(SHARED, "shared", "private mounts")                                                          \
     X(ENV, "env", "an environment of its own")                                                     \
+    X(UID, "uid", "a uid that no other launcher's sandboxes have")                                 \
+    X(OWNER, "owner", "user namespaces that belong to the sandbox, not to root")                   \
     X(INIT, "init", "what bridle-init does against the commands that it runs")
 
 enum br_weak_bit {

@@ -214,11 +214,13 @@ static int serve(struct supervisor *s, struct br_err *err)
  * What root is kept for: becoming the uid of a role (SETUID, SETGID), ending it (KILL), giving the
  * store to the audit (CHOWN), opening a workspace that only its owner may (DAC_*), and what
  * bridle-launch inherits: namespaces and mounts (SYS_ADMIN), loopback (NET_ADMIN), cgroups and the
- * OOM score (SYS_RESOURCE), and dropping its own bounding set (SETPCAP).
+ * OOM score (SYS_RESOURCE), dropping its own bounding set (SETPCAP), and measuring a sandbox, whose
+ * user namespace belongs to the sandbox's uid and not to root (SYS_PTRACE).
  */
 static const int kept_capabilities[] = {
-    CAP_CHOWN,  CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_KILL,      CAP_SETGID,
-    CAP_SETUID, CAP_SETPCAP,      CAP_NET_ADMIN,       CAP_SYS_ADMIN, CAP_SYS_RESOURCE,
+    CAP_CHOWN,     CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_KILL,
+    CAP_SETGID,    CAP_SETUID,       CAP_SETPCAP,         CAP_NET_ADMIN,
+    CAP_SYS_ADMIN, CAP_SYS_RESOURCE, CAP_SYS_PTRACE,
 };
 
 static int drop_capabilities(struct br_err *err)

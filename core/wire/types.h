@@ -20,7 +20,9 @@ enum br_role_uid {
     BR_UID_BROKER = 60714,
     BR_UID_EGRESS = 60715,
     BR_UID_SCRIPTED = 60716,
-    BR_UID_SANDBOX = 60720, /* every sandbox of identity "dedicated"; uid and gid */
+    /* sandboxes of identity "dedicated", uid and gid; one of these per launcher */
+    BR_UID_SANDBOX = 60720,
+    BR_UID_SANDBOX_LAST = 61183,
 };
 
 /* ---- limits of one sandbox; 0 is never "unlimited", it is refused ---- */
