@@ -86,6 +86,8 @@ static const struct {
     {BR_SYS_UMOUNT, 0, false, NULL, "mounts of the launcher's own, which no sandbox sees"},
     /* a sandbox that was prepared is thrown away, and made again for the plan */
     {BR_SYS_OPEN_TREE, 0, false, NULL, "prepared again"},
+    {BR_SYS_SETEUID, 1, false, NULL, "prepared again"},
+    {BR_SYS_SETRLIMIT, 5, true, NULL, "message queues: what the kernel gives everybody"},
     {BR_SYS_CLONE3, 0, false, NULL, "prepared again"},
     {BR_SYS_CLONE3, -1, false, NULL, "prepared again"},
     {BR_SYS_IDMAP, 0, false, NULL, "prepared again"},

@@ -4,12 +4,15 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "wire/wire.h"
+
+#define IN_FLIGHT_STEP_MS 5
 
 enum { BLOB_INLINE = 0, BLOB_MEMFD = 1 };
 
@@ -219,6 +222,22 @@ void br_out_blob(struct br_out *o, const void *p, size_t n)
     br_out_fd(o, n <= BR_BLOB_MAX ? br_memfd_sealed("bridle-blob", p, n) : -1, true);
 }
 
+/*
+ * The kernel counts descriptors that are on their way in sockets per uid, and who shares the uid (a
+ * command in the same sandbox, an ordinary user's other programs) may have used them up for a
+ * moment. Waits a step; false: long enough.
+ */
+static bool in_flight_wait(unsigned *waited)
+{
+    if (*waited >= BR_CHAN_IN_FLIGHT_MS) {
+        errno = ETOOMANYREFS;
+        return false;
+    }
+    *waited += IN_FLIGHT_STEP_MS;
+    (void)poll(NULL, 0, IN_FLIGHT_STEP_MS); /* which every program may call */
+    return true;
+}
+
 int br_chan_send(struct br_chan *c, enum br_msg_type type, uint64_t id, const struct br_out *o,
                  struct br_err *err)
 {
@@ -249,9 +268,10 @@ int br_chan_send(struct br_chan *c, enum br_msg_type type, uint64_t id, const st
         memcpy(CMSG_DATA(h), o->fds, sizeof(int) * nfds);
     }
     ssize_t r;
+    unsigned waited = 0;
     do {
         r = sendmsg(c->fd, &mh, MSG_NOSIGNAL);
-    } while (r < 0 && errno == EINTR);
+    } while (r < 0 && (errno == EINTR || (errno == ETOOMANYREFS && in_flight_wait(&waited))));
     if (r >= 0)
         return 0;
     if (errno == EAGAIN || errno == EWOULDBLOCK)

@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -395,6 +397,95 @@ static void names_of_types(void **state)
     assert_string_equal(br_msg_name(0xffffffff), "UNKNOWN");
 }
 
+/* ---- descriptors on their way, which the kernel counts per uid ---- */
+
+#define IN_FLIGHT_UID 59796u
+#define IN_FLIGHT_MAX 64
+
+static int send_fds(int fd, int n)
+{
+    union {
+        struct cmsghdr align;
+        char space[CMSG_SPACE(sizeof(int) * 50)];
+    } ctl;
+    memset(&ctl, 0, sizeof(ctl));
+    struct iovec iov = {.iov_base = (char[]){'x'}, .iov_len = 1};
+    struct msghdr mh = {.msg_iov = &iov,
+                        .msg_iovlen = 1,
+                        .msg_control = ctl.space,
+                        .msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)n)};
+    struct cmsghdr *h = CMSG_FIRSTHDR(&mh);
+    h->cmsg_level = SOL_SOCKET;
+    h->cmsg_type = SCM_RIGHTS;
+    h->cmsg_len = CMSG_LEN(sizeof(int) * (size_t)n);
+    for (int i = 0; i < n; i++)
+        memcpy(CMSG_DATA(h) + (size_t)i * sizeof(int), &fd, sizeof(int));
+    return sendmsg(fd, &mh, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? errno : 0;
+}
+
+/* Another process of this uid, which fills the count, says so, and ends after `ms`. */
+static pid_t filler(int ms)
+{
+    int ready[2], pair[2];
+    char c;
+    if (pipe(ready) < 0)
+        return -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (br_chan_pair(pair) < 0)
+            _exit(1);
+        while (send_fds(pair[0], 50) == 0)
+            ;
+        (void)!write(ready[1], "x", 1);
+        usleep((useconds_t)ms * 1000);
+        _exit(0);
+    }
+    (void)close(ready[1]);
+    (void)!read(ready[0], &c, 1);
+    (void)close(ready[0]);
+    return pid;
+}
+
+/* In a process of its own: 0, or the step that was not as it should be. */
+static int sender(void)
+{
+    struct rlimit l = {IN_FLIGHT_MAX, IN_FLIGHT_MAX};
+    struct br_out o = BR_OUT_INIT;
+    int pair[2], status;
+    if (setrlimit(RLIMIT_NOFILE, &l) < 0 ||
+        (getuid() == 0 && (setresgid(IN_FLIGHT_UID, IN_FLIGHT_UID, IN_FLIGHT_UID) < 0 ||
+                           setresuid(IN_FLIGHT_UID, IN_FLIGHT_UID, IN_FLIGHT_UID) < 0)) ||
+        br_chan_pair(pair) < 0)
+        return 1;
+    br_chan_init(&tx, pair[0], "peer", NULL, 0, NULL);
+    br_out_fd(&o, pair[1], false);
+    /* somebody else has them on their way, and is gone soon */
+    pid_t other = filler(300);
+    if (send_fds(pair[0], 1) != ETOOMANYREFS) /* control: without waiting */
+        return 2;
+    if (br_chan_send(&tx, BR_MSG_CTL_SHOW, 1, &o, NULL) != 0)
+        return 3;
+    if (waitpid(other, &status, 0) != other)
+        return 4;
+    /* and stays: an error, in the end */
+    other = filler(60000);
+    int r = br_chan_send(&tx, BR_MSG_CTL_SHOW, 1, &o, NULL);
+    (void)kill(other, SIGKILL);
+    (void)waitpid(other, &status, 0);
+    return r == -BR_E_IO ? 0 : 5;
+}
+
+static void descriptors_of_others_on_their_way(void **state)
+{
+    int status = -1;
+    (void)state;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(sender());
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -410,6 +501,7 @@ int main(void)
         T(blobs_have_a_maximum),
         T(bad_blobs_are_refused),
         T(outgoing_limits),
+        cmocka_unit_test(descriptors_of_others_on_their_way),
         cmocka_unit_test(names_of_types),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -112,8 +112,10 @@ void br_out_blob(struct br_out *o, const void *p, size_t n);
 /*
  * Send (blocking). -BR_E_PEER_GONE if the peer has gone, -BR_E_TIMEOUT if the fd is non-blocking
  * and its buffer is full, -BR_E_LIMIT_EXCEEDED if the message is too large. `o` may be NULL for an
- * empty payload. The message is kept, and may be sent again.
+ * empty payload. The message is kept, and may be sent again. Where the uid has too many descriptors
+ * on their way, it waits for up to BR_CHAN_IN_FLIGHT_MS; then -BR_E_IO.
  */
+#define BR_CHAN_IN_FLIGHT_MS 2000u
 int br_chan_send(struct br_chan *c, enum br_msg_type type, uint64_t id, const struct br_out *o,
                  struct br_err *err);
 
