@@ -517,7 +517,8 @@ static int host_while_exhausted(const char *weak)
     rig_start(&r);
     r.plan.limits.nofile = 1024;
     assert_true(rig_launch(&r));
-    snprintf(script, sizeof(script), INOTIFY_ALL " >/tmp/said 2>&1 </dev/null & sleep 1; cat /tmp/said", 60);
+    snprintf(script, sizeof(script),
+             INOTIFY_ALL " >/tmp/said 2>&1 </dev/null & sleep 1; cat /tmp/said", 60);
     assert_int_equal(rig_sh(&r, script, &out), 0);
     assert_string_equal(out, "True\n");
     int fd = inotify_init1(IN_CLOEXEC), e = fd < 0 ? errno : 0;
