@@ -290,7 +290,7 @@ int br_open_beneath(int dirfd, const char *path, int flags, mode_t mode);
  */
 int br_state_path(char dst[BR_PATH_MAX], char *(*env)(const char *), struct br_err *err);
 /* Make it if it is not there, and open it; a descriptor of the caller's, or -BR_E_STORE_FAILED if
- * it is a link or open to other users. */
+ * it is a link, somebody else's or open to other users. */
 int br_state_open(const char *path, struct br_err *err);
 
 /* ---- SHA-256 ------------------------------------------------------------------------------ */

@@ -65,7 +65,16 @@ int br_state_open(const char *path, struct br_err *err)
         return br_err_errno(err, BR_E_STORE_FAILED,
                             "the state directory '%s' could not be opened; nothing was started",
                             path);
-    if (fstat(fd, &st) < 0 || (st.st_mode & 077) != 0)
+    if (fstat(fd, &st) < 0)
+        return br_err_errno(err, BR_E_STORE_FAILED,
+                            "the state directory '%s' could not be examined; nothing was started",
+                            path);
+    if (st.st_uid != geteuid()) /* whoever owns it can put there what they like */
+        return br_err_set(err, BR_E_STORE_FAILED,
+                          "the state directory '%s' belongs to uid %u, and this is uid %u; nothing "
+                          "was started. Name one of your own with BRIDLE_STATE_DIR",
+                          path, (unsigned)st.st_uid, (unsigned)geteuid());
+    if ((st.st_mode & 077) != 0)
         return br_err_set(err, BR_E_STORE_FAILED,
                           "the state directory '%s' is open to other users (mode %03o); nothing "
                           "was started. chmod 700 it",

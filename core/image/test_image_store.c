@@ -328,6 +328,14 @@ static void test_state(void **state)
     assert_int_equal(chmod(path, 0750), 0);
     assert_int_equal(br_state_open(path, &err), -BR_E_STORE_FAILED);
     assert_int_equal(chmod(path, 0700), 0);
+    if (geteuid() == 0) { /* somebody else's, though nobody else may look */
+        assert_int_equal(chown(path, 60997, 0), 0);
+        assert_int_equal(br_state_open(path, &err), -BR_E_STORE_FAILED);
+        assert_non_null(strstr(err.text, "belongs to uid 60997, and this is uid 0; nothing"));
+        assert_int_equal(chown(path, 0, 0), 0);
+        BR_CLEANUP_FD int again = br_state_open(path, &err);
+        assert_true(again >= 0);
+    }
     snprintf(longest, sizeof(longest), "%s/link", dir);
     assert_int_equal(symlink(path, longest), 0);
     assert_int_equal(br_state_open(longest, &err), -BR_E_STORE_FAILED);
