@@ -14,6 +14,7 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -327,6 +328,7 @@ static int hand_over(struct br_box *b, const struct br_plan *plan, int ws_fd, in
     BR_CLEANUP_FD int ws = open_workspace(ws_fd, &st, err);
     if (ws < 0)
         return ws;
+    b->workspace_id = (struct br_mask_id){st.st_ino, major(st.st_dev), minor(st.st_dev)};
     s->limits = plan->limits;
     s->flags = plan->flags;
     s->workspace = plan->workspace;

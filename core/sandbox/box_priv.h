@@ -177,6 +177,7 @@ struct br_box {
     bool read; /* measured.limits and the maps are those of .cg.set */
     uint64_t started_us;
     struct br_who who;
+    struct br_mask_id workspace_id; /* the directory that is bound */
     char name[BR_ID_MAX];
     char image[BR_IMAGE_ID_MAX]; /* whose root it was made with, */
     unsigned image_made;         /* and which root of it (br_image_root.made) */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "sandbox/box_priv.h"
+#include "sandbox/places.h"
 #include "sandbox/rootfs.h"
 
 const char *const br_ns_names[7] = {"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"};
@@ -325,6 +326,8 @@ int br_measure_check(struct br_box *b, const struct br_plan *plan, struct br_err
     int r = br_who_check(&b->who, &b->measured, err);
     if (r == 0)
         r = check_mounts(b, plan, err);
+    if (r == 0)
+        r = br_places_check(b, plan, err);
     return r < 0 ? r : br_cg_compare(&b->measured.limits, &plan->limits, err);
 }
 

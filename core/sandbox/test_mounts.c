@@ -7,10 +7,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#include <sys/stat.h>
+#include <fcntl.h>
 
 #include <cmocka.h>
 
 #include "sandbox/mounts.h"
+#include "sandbox/places.h"
 
 #define RO_LOCKED (BR_MNT_RO | BR_MNT_NOSUID | BR_MNT_NODEV)
 
@@ -151,12 +155,44 @@ static void test_read_own(void **state)
     br_mounts_free(&m);
 }
 
+/* The same flags at the same target, and yet another directory. */
+static void test_places(void **state)
+{
+    struct br_err err = {.code = BR_OK};
+    struct statx st;
+    (void)state;
+    int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    assert_true(root >= 0);
+    static const char *const paths[] = {"proc", "usr"};
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(statx(root, paths[i], AT_SYMLINK_NOFOLLOW, STATX_INO, &st), 0);
+        struct br_mask_id id = {st.stx_ino, st.stx_dev_major, st.stx_dev_minor};
+        if (i == 0) {
+            assert_int_equal(br_place_check(root, paths[i], &id, &err), 0);
+        } else { /* the directory that was planned, but nothing is mounted */
+            assert_int_equal(br_place_check(root, paths[i], &id, &err), -BR_E_INVALID_ALLOWED_PATH);
+            assert_non_null(strstr(err.text, "'/usr' is not mounted there"));
+        }
+        for (unsigned k = 0; k < 3; k++) {
+            struct br_mask_id other = {id.ino + (k == 0), id.dev_major + (k == 1),
+                                       id.dev_minor + (k == 2)};
+            assert_int_equal(br_place_check(root, paths[i], &other, &err),
+                             -BR_E_INVALID_ALLOWED_PATH);
+            assert_non_null(strstr(err.text, "is another file or directory; nothing was started"));
+        }
+    }
+    assert_int_equal(br_place_check(root, "nothing", &(struct br_mask_id){0}, &err),
+                     -BR_E_INVALID_ALLOWED_PATH);
+    close(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_compare),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_read_own),
+        cmocka_unit_test(test_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
