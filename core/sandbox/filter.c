@@ -3,7 +3,7 @@
  *
  * Why not libseccomp: the kernel verifies, translates and dry-runs a filter for every sandbox that
  * installs it, and that costs time in proportion to its length. The same table takes 160 us to
- * install as libseccomp's binary tree and under 60 us in this form (neighbouring numbers with the
+ * install as libseccomp's binary tree and 80 us in this form (neighbouring numbers with the
  * same answer become one interval, and a binary search finds the interval). libseccomp also cannot
  * express "unless the low 32 bits are X", which ioctl needs (docs/decisions/0010).
  */
