@@ -88,6 +88,9 @@ struct exec_result {
     uint32_t code; /* refused by bridle-init */
 };
 
+/* What the directories of stages are called; those of suites that were killed are swept. */
+#define STAGE_PREFIX "bridle-selftest-"
+
 struct stage {
     const struct attack *attack;
     bool control;

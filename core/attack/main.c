@@ -302,6 +302,7 @@ int main(int argc, char **argv)
     (void)sigaction(SIGINT, &act, NULL);
     (void)sigaction(SIGTERM, &act, NULL);
     (void)sigaction(SIGHUP, &act, NULL);
+    br_scratch_sweep("/tmp", STAGE_PREFIX);
     r = try_plain();
     if (r == 0)
         r = run_rows(rows, n);

@@ -5,7 +5,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <grp.h>
 #include <jansson.h>
 #include <netinet/in.h>
@@ -63,11 +62,8 @@ int stage_files(struct stage *s)
     br_random(random, sizeof(random));
     for (unsigned i = 0; i < sizeof(random); i++)
         snprintf(s->token + 2 * i, 3, "%02x", random[i]);
-    snprintf(s->dir, sizeof(s->dir), "/tmp/bridle-selftest-XXXXXX");
-    if (!mkdtemp(s->dir)) {
-        s->dir[0] = 0;
+    if (br_scratch_make(s->dir, sizeof(s->dir), "/tmp", STAGE_PREFIX) < 0)
         return -1;
-    }
     snprintf(s->ws, sizeof(s->ws), "%s/ws", s->dir);
     snprintf(s->outside, sizeof(s->outside), "%s/outside", s->dir);
     snprintf(s->secret, sizeof(s->secret), "%s/secret", s->outside);
@@ -97,13 +93,6 @@ int stage_files(struct stage *s)
         return -1;
     s->leak = open(s->outside, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return s->leak < 0 ? -1 : 0;
-}
-
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    (void)remove(path);
-    return 0;
 }
 
 /* ---- sockets ---- */
@@ -279,7 +268,7 @@ void stage_remove_bait(struct stage *s)
     if (s->queue >= 0)
         (void)msgctl(s->queue, IPC_RMID, NULL);
     if (s->dir[0])
-        (void)nftw(s->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+        (void)br_scratch_remove(s->dir);
 }
 
 /* ---- the answer of pid 1 ---- */

@@ -283,6 +283,15 @@ int br_memfd_read(int fd, size_t max, struct br_buf *out, struct br_err *err);
  * -1 and errno. Never falls back to openat(). */
 int br_open_beneath(int dirfd, const char *path, int flags, mode_t mode);
 
+/* ---- working directories of tools (scratch.c) ----------------------------------------------- */
+
+/* A new directory TMP/PREFIX..., mode 0700, that names this process; -1 and errno. */
+int br_scratch_make(char *path, size_t cap, const char *tmp, const char *prefix);
+/* Remove such a directory and all that is in it; -1 and errno if something stayed. */
+int br_scratch_remove(const char *path);
+/* Remove those in TMP whose process has ended and which belong to this effective uid. */
+void br_scratch_sweep(const char *tmp, const char *prefix);
+
 /*
  * The state directory: BRIDLE_STATE_DIR; else as root /var/lib/bridle, as an ordinary user
  * bridle/ in XDG_STATE_HOME or in HOME/.local/state. `env` is the program's getenv. Absolute, not

@@ -19,6 +19,9 @@ void samples_add(struct samples *s, uint64_t from_us, uint64_t to_us);
 double samples_median(struct samples *s);
 double samples_p99(struct samples *s);
 
+/* main.c: the directory of this measurement; it and all that is in it are removed at the end. */
+const char *bench_scratch(void);
+
 /* rows.c: the table. One line of it. `limit` is the target for value (or for value / reference). */
 void bench_row(const char *name, double value, const char *unit, const char *reference,
                double reference_value, double limit, bool more_is_better);

@@ -2,10 +2,14 @@
  * bridle-bench: measures what the design promises, beside its references, in one run, and prints
  * the table. Exit status 1 if a target is missed. Started by `bridle bench`.
  */
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "audit/bench.h"
@@ -14,16 +18,22 @@
 
 #define CALLS 400u
 #define WORKSPACE_UID 1000u
+#define PREFIX "bridle-bench-"
 
 static char bin_path[BR_PATH_MAX];
 /* A static `true`, and the launcher that has it in the place of bridle-init. */
 static char bench_dir[BR_PATH_MAX + 16], static_true[BR_PATH_MAX + 32];
 static int static_true_fd = -1;
-static char workspace[] = "/tmp/bridle-bench-XXXXXX";
+static char scratch[96], workspace[128];
 
 const char *bench_bin_path(void)
 {
     return bin_path;
+}
+
+const char *bench_scratch(void)
+{
+    return scratch;
 }
 
 static int call_rows(struct bench_launcher *l, struct br_err *err)
@@ -90,7 +100,11 @@ static int prepare(struct br_err *err)
     if (static_true_fd < 0)
         return br_err_errno(err, BR_E_NOT_FOUND,
                             "'%s' is missing: measure in a directory that was built", static_true);
-    if (!mkdtemp(workspace) ||
+    br_scratch_sweep("/tmp", PREFIX);
+    if (br_scratch_make(scratch, sizeof(scratch), "/tmp", PREFIX) < 0)
+        return br_err_errno(err, BR_E_IO, "no directory could be made in '/tmp'");
+    snprintf(workspace, sizeof(workspace), "%s/workspace", scratch);
+    if (chmod(scratch, 0755) < 0 || mkdir(workspace, 0700) < 0 ||
         (geteuid() == 0 && chown(workspace, WORKSPACE_UID, WORKSPACE_UID) < 0))
         return br_err_errno(err, BR_E_IO, "'%s' could not be made", workspace);
     return 0;
@@ -109,6 +123,56 @@ static int measure_all(bool launches_only, struct br_err *err)
     return r < 0 ? r : rest_rows(err);
 }
 
+static int measure(bool json, bool launches)
+{
+    struct br_err err = {.code = BR_OK};
+    bench_begin(json);
+    int r = measure_all(launches, &err);
+    if (r == 0)
+        return bench_end();
+    br_log(BR_LOG_ERROR, "%s", err.text);
+    return br_code_exit(r);
+}
+
+/*
+ * Measures in a child, and removes what it made, however it ended: its own end, a signal to it, or
+ * one to this process, which is passed on.
+ */
+static int supervise(bool json, bool launches)
+{
+    sigset_t set, old;
+    int status = 0, sig = 0;
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, &old);
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        sigprocmask(SIG_SETMASK, &old, NULL);
+        int code = measure(json, launches);
+        (void)fflush(NULL);
+        _exit(code);
+    }
+    while (pid > 0 && waitpid(pid, &status, WNOHANG) == 0) {
+        int got = sigwaitinfo(&set, NULL);
+        if (got > 0 && got != SIGCHLD) {
+            sig = got;
+            (void)kill(pid, SIGTERM);
+        }
+    }
+    /* what the child had started ends by itself, and may still write a little */
+    for (int i = 0; br_scratch_remove(scratch) < 0 && errno != ENOENT && i < 50; i++)
+        usleep(100000);
+    if (pid < 0)
+        return 1;
+    if (WIFSIGNALED(status) || sig)
+        return 128 + (sig ? sig : WTERMSIG(status));
+    return WEXITSTATUS(status);
+}
+
 int main(int argc, char **argv)
 {
     struct br_err err = {.code = BR_OK};
@@ -119,15 +183,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: bridle bench [--json] [launches]\n");
         return br_code_exit(BR_E_USAGE);
     }
-    int r = prepare(&err);
-    if (r == 0) {
-        bench_begin(json);
-        r = measure_all(launches, &err);
-        (void)rmdir(workspace);
-    }
-    if (r < 0) {
-        br_log(BR_LOG_ERROR, "%s", err.text);
-        return br_code_exit(r);
-    }
-    return bench_end();
+    if (prepare(&err) == 0)
+        return supervise(json, launches);
+    if (scratch[0])
+        (void)br_scratch_remove(scratch);
+    br_log(BR_LOG_ERROR, "%s", err.text);
+    return br_code_exit((int)err.code);
 }

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -86,12 +87,12 @@ static int put_file(const char *dir, const char *name, const char *text)
 
 int bench_session_memory(double *bytes, unsigned *programs, struct br_err *err)
 {
-    char dir[] = "/tmp/bridle-bench-XXXXXX", path[BR_PATH_MAX], command[BR_PATH_MAX];
+    char dir[128], path[BR_PATH_MAX], command[BR_PATH_MAX];
     *bytes = 0;
     *programs = 0;
-    if (!mkdtemp(dir))
+    snprintf(dir, sizeof(dir), "%s/memory", bench_scratch());
+    if (mkdir(dir, 0755) < 0)
         return br_err_errno(err, BR_E_IO, "no temporary directory");
-    (void)chmod(dir, 0755);
     snprintf(path, sizeof(path), "%s/workspace", dir);
     if (mkdir(path, 0755) < 0 ||
         (geteuid() == 0 && chown(path, WORKSPACE_UID, WORKSPACE_UID) < 0) ||
@@ -104,6 +105,7 @@ int bench_session_memory(double *bytes, unsigned *programs, struct br_err *err)
         return br_err_set(err, BR_E_REQUIREMENT_MISSING, "the profile 'run-v1' does not work here");
     pid_t pid = fork();
     if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* it does not outlive an interrupted bench */
         const char *const argv[] = {"bridle", "run",        "-C",         "workspace",
                                     "-p",     "policy.lua", "--scenario", "scenario.json",
                                     "wait",   NULL};
@@ -119,9 +121,6 @@ int bench_session_memory(double *bytes, unsigned *programs, struct br_err *err)
     sum(pid, bytes, programs);
     kill(pid, SIGTERM);
     waitpid(pid, NULL, 0);
-    snprintf(command, sizeof(command), "rm -rf '%s'", dir);
-    if (system(command) != 0)
-        return br_err_set(err, BR_E_IO, "'%s' could not be removed", dir);
     return *programs >= 10
                ? 0
                : br_err_set(err, BR_E_FAILED, "only %u programs of a session were seen", *programs);

@@ -9,7 +9,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <grp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +20,8 @@
 #include "cli/view_priv.h"
 
 #define DEMO_UID 1000u
+#define PREFIX "bridle-demo."
+#define KEPT_PREFIX "bridle-demo.kept-" /* never swept */
 #define DIFF_MAX (256u * 1024)
 
 struct demo {
@@ -97,16 +98,14 @@ static int write_manifest(const struct demo *d, struct br_err *err)
     return br_err_errno(err, BR_E_FAILED, "'%s' could not be written", d->manifest);
 }
 
-static int make_copy(struct demo *d, struct br_err *err)
+static int make_copy(struct demo *d, bool keep, struct br_err *err)
 {
     const char *tmp = getenv("TMPDIR");
     if (!tmp || tmp[0] != '/')
         tmp = "/tmp";
-    if ((size_t)snprintf(d->dir, sizeof(d->dir), "%s/bridle-demo.XXXXXX", tmp) >= sizeof(d->dir) ||
-        !mkdtemp(d->dir)) {
-        d->dir[0] = '\0';
+    br_scratch_sweep(tmp, PREFIX); /* of demos that were killed */
+    if (br_scratch_make(d->dir, sizeof(d->dir), tmp, keep ? KEPT_PREFIX : PREFIX) < 0)
         return br_err_errno(err, BR_E_FAILED, "no directory could be made in '%s'", tmp);
-    }
     snprintf(d->project, sizeof(d->project), "%s/project", d->dir);
     snprintf(d->original, sizeof(d->original), "%s/original", d->dir);
     snprintf(d->manifest, sizeof(d->manifest), "%s/" BR_DEMO_MANIFEST, d->dir);
@@ -114,14 +113,6 @@ static int make_copy(struct demo *d, struct br_err *err)
     if (r == 0)
         r = write_project(d->original, err);
     return r == 0 ? write_manifest(d, err) : r;
-}
-
-static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
-{
-    (void)st;
-    (void)flag;
-    (void)ftw;
-    return remove(path);
 }
 
 /* What `diff -ru` says, made safe; the agent wrote half of it. */
@@ -156,14 +147,14 @@ static void show_difference(const struct demo *d)
         (void)br_write_all(STDOUT_FILENO, out.data, out.len);
 }
 
-static void finish(const struct demo *d, bool keep, bool json)
+static void finish(const struct demo *d, bool ran, bool keep, bool json)
 {
     FILE *talk = json ? stderr : stdout;
     if (keep) {
         fprintf(talk, "\nThe copy is kept in %s\n", d->dir);
     } else {
         become(d);
-        int r = nftw(d->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+        int r = br_scratch_remove(d->dir);
         return_from();
         if (r < 0)
             fprintf(stderr, "bridle: the copy in '%s' could not be removed: %s\n", d->dir,
@@ -171,8 +162,9 @@ static void finish(const struct demo *d, bool keep, bool json)
         else
             fprintf(talk, "\nThe copy was removed; 'bridle demo --keep' keeps it.\n");
     }
-    fprintf(talk, "Look at the record with 'bridle show'. Run it on your own project:\n"
-                  "  bridle run -C DIR \"what should be done\"\n");
+    if (ran)
+        fprintf(talk, "Look at the record with 'bridle show'. Run it on your own project:\n"
+                      "  bridle run -C DIR \"what should be done\"\n");
     (void)fflush(talk);
 }
 
@@ -222,10 +214,10 @@ int br_cli_demo(const struct br_cli_args *a)
 {
     struct br_err err = {.code = BR_OK};
     struct demo d = {.dir = ""};
-    bool json = br_cli_opt(a, "json") != NULL;
+    bool json = br_cli_opt(a, "json") != NULL, keep = br_cli_opt(a, "keep") != NULL;
     choose_owner(&d);
     become(&d);
-    int r = make_copy(&d, &err);
+    int r = make_copy(&d, keep, &err);
     return_from();
     int code;
     char profile[64];
@@ -252,6 +244,6 @@ int br_cli_demo(const struct br_cli_args *a)
         code = br_cli_fail(&err);
     }
     if (d.dir[0])
-        finish(&d, br_cli_opt(a, "keep") != NULL, json);
+        finish(&d, r == 0, keep, json);
     return code;
 }
