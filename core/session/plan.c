@@ -150,10 +150,15 @@ static int run_true(struct session *s, struct br_err *err)
     const json_t *code = json_object_get(output, "exitCode");
     if (r == 0 && (!json_is_integer(code) || json_integer_value(code) != 0)) {
         const char *said = json_string_value(json_object_get(output, "stderr"));
+        if (!said || !*said)
+            said = "no reason was given";
+        int n = (int)strnlen(said, 200);
+        while (n > 0 && (said[n - 1] == '\n' || said[n - 1] == '\r'))
+            n--;
         r = br_err_set(err, BR_E_REQUIREMENT_MISSING,
                        "'/bin/true' did not end well in the sandbox of '%s', so it was not "
-                       "activated: %.200s",
-                       s->profile.plan.profile, said && *said ? said : "no reason was given");
+                       "activated: %.*s",
+                       s->profile.plan.profile, n, said);
     }
     json_decref(output);
     effect_free(&e);

@@ -359,8 +359,10 @@ int tools_resolve_argv(char *const *argv, uint32_t argc, struct effect *out, str
 {
     *out = (struct effect){.action = NULL};
     if (argc == 0 || argc > BR_EXEC_ARGS_MAX || !argv[0][0])
-        return br_err_set(err, BR_E_INVALID_ARGUMENTS, "the command must have 1 to %u words",
-                          BR_EXEC_ARGS_MAX);
+        return br_err_set(
+            err, BR_E_INVALID_ARGUMENTS,
+            "the command must have 1 to %u words, and its first, the program, must not be empty",
+            BR_EXEC_ARGS_MAX);
     int r = set_argv(out, (const char *const *)argv, argc, err);
     return r < 0 ? r : exec_defaults(out, 3600, err);
 }

@@ -108,19 +108,24 @@ int activation_text(const struct supervisor *s, const struct br_plan *plan, stru
     return 0;
 }
 
-static int read_evidence(int dir, const char *name, struct br_buf *text, struct br_err *err)
+/* -1 with errno; EPERM and `why` if somebody else could have written it. */
+static int read_evidence(int dir, const char *name, struct br_buf *text, char why[96],
+                         struct br_err *err)
 {
     struct stat st;
+    why[0] = 0;
     br_buf_init(text, EVIDENCE_MAX);
     BR_CLEANUP_FD int fd = br_open_beneath(dir, name, O_RDONLY | O_NONBLOCK, 0);
-    if (fd < 0)
+    if (fd < 0 || fstat(fd, &st) < 0)
         return -1;
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
-        (st.st_mode & 022) != 0) {
-        errno = EPERM; /* somebody else could have written it */
-        return -1;
-    }
-    return br_read_all(fd, text, name, err) < 0 || !br_buf_cstr(text) ? -1 : 0;
+    if (!S_ISREG(st.st_mode))
+        snprintf(why, 96, "it is no file");
+    else if (st.st_uid != geteuid())
+        snprintf(why, 96, "it belongs to uid %u", st.st_uid);
+    else if ((st.st_mode & 022) != 0)
+        snprintf(why, 96, "its mode is %04o, so that others may write it", st.st_mode & 07777);
+    errno = EPERM;
+    return why[0] || br_read_all(fd, text, name, err) < 0 || !br_buf_cstr(text) ? -1 : 0;
 }
 
 int activation_check(const struct supervisor *s, const struct br_plan *plan,
@@ -131,12 +136,19 @@ int activation_check(const struct supervisor *s, const struct br_plan *plan,
     BR_CLEANUP_BUF struct br_buf changes = BR_BUF_INIT(2 * BR_ERR_TEXT_MAX);
     const char *name = plan->profile;
     BR_CLEANUP_FD int dir = open_dir(s, false);
-    int r = dir < 0 ? -1 : read_evidence(dir, name, &text, err);
+    char why[96] = "";
+    int r = dir < 0 ? -1 : read_evidence(dir, name, &text, why, err);
     if (r < 0 && errno == ENOENT)
         return br_err_set(err, BR_E_REQUIREMENT_MISSING,
                           "the profile '%s' is not activated on this host; nothing was started. "
                           "Try it first: bridle activate %s",
                           name, s->req.choice.path[0] ? s->req.choice.path : name);
+    if (r < 0 && why[0])
+        return br_err_set(err, BR_E_REQUIREMENT_MISSING,
+                          "the activation '%s/" DIR_NAME "/%s' is not trusted: %s; nothing was "
+                          "started. Look who changed it, and activate it again: bridle activate %s",
+                          s->state_dir, name, why,
+                          s->req.choice.path[0] ? s->req.choice.path : name);
     if (r < 0)
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                             "the activation of the profile '%s' in '%s' cannot be read; nothing "
@@ -189,10 +201,14 @@ int activation_store(const struct supervisor *s, struct br_err *err)
             ? -1
             : openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0 || br_write_all(fd, b.data, b.len) < 0 || fsync(fd) < 0 ||
-        renameat(dir, temp, dir, name) < 0 || fsync(dir) < 0)
-        return br_err_errno(err, BR_E_STORE_FAILED,
-                            "the activation of '%s' could not be written to '%s/" DIR_NAME "'",
-                            name, s->state_dir);
+        renameat(dir, temp, dir, name) < 0 || fsync(dir) < 0) {
+        (void)br_err_errno(err, BR_E_STORE_FAILED,
+                           "the activation of '%s' could not be written to '%s/" DIR_NAME "'", name,
+                           s->state_dir);
+        if (fd >= 0) /* it is ours, half written */
+            (void)unlinkat(dir, temp, 0);
+        return -BR_E_STORE_FAILED;
+    }
     return 0;
 }
 
@@ -234,9 +250,10 @@ static int send_list(struct supervisor *s, int dir, struct br_err *err)
     for (struct dirent *e; d && (e = readdir(d));) {
         BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(EVIDENCE_MAX);
         struct stat st;
+        char why[96];
         if (e->d_name[0] == '.' || strlen(e->d_name) > 63 ||
             fstatat(dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-            read_evidence(dir, e->d_name, &text, NULL) < 0)
+            read_evidence(dir, e->d_name, &text, why, NULL) < 0)
             continue;
         size_t keep = text.len > 8192 ? 8192 : text.len;
         if (rows.len + keep > BR_MSG_MAX - 4096)

@@ -48,7 +48,9 @@ int launcher_probe(struct supervisor *s, struct br_err *err)
     int r = br_chan_send(&s->programs[P_LAUNCH].chan, BR_MSG_LAUNCH_PROBE, 1, NULL, err);
     if (r == 0 && (r = sup_wait(s, &s->probed, PROBE_TIMEOUT_US, false)) < 0)
         br_err_set(err, (enum br_code) - r, "%s",
-                   s->fail_code ? s->fail_err.text : "the probes did not end in time");
+                   s->fail_code          ? s->fail_err.text
+                   : r == -BR_E_CANCELED ? "interrupted; the probes had not ended"
+                                         : "the probes did not end in time");
     return r;
 }
 

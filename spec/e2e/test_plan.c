@@ -567,7 +567,7 @@ static void test_evidence_of_others(void **state)
     snprintf(aside, sizeof(aside), "%s/aside", t.dir);
     assert_int_equal(chmod(path, 0622), 0);
     run_with(&t, &r, "exec", NULL, NULL);
-    expect(&r, 6, "cannot be read");
+    expect(&r, 6, "its mode is 0622, so that others may write it; nothing was started");
     e2e_result_free(&r);
     assert_int_equal(chmod(path, 0600), 0);
     assert_int_equal(rename(path, aside), 0);
