@@ -242,8 +242,13 @@ int br_leases_open(struct br_leases *ls, struct br_host *h, const struct br_plan
                 : br_lease_tmpfs(d, err);
         if (r == 0)
             r = check_quota(d, d->mount, br_disk_names[i], err);
-        if (r < 0)
-            return br_err_wrap(err, "the %s lease", br_disk_names[i]);
+        if (r < 0) {
+            char name[48]; /* what names it already is not said again */
+            snprintf(name, sizeof(name), "the %s lease", br_disk_names[i]);
+            return err && strncmp(err->text, name, strlen(name)) == 0
+                       ? r
+                       : br_err_wrap(err, "%s", name);
+        }
     }
     return r;
 }

@@ -42,7 +42,8 @@ struct copy {
     unsigned depth; /* levels in use */
     struct br_copied *c;
     uint64_t entries, inodes;
-    bool full; /* the lease is: the rest is only counted */
+    bool full;           /* the lease is: the rest is only counted */
+    uint64_t inodes_max; /* not 0: names are counted against it, and nothing is copied */
     struct br_err *err;
     char path[BR_PATH_MAX]; /* for messages */
 };
@@ -51,19 +52,42 @@ struct copy {
 static struct level levels[DEPTH_MAX];
 static char data[256 * 1024];
 
-static int failed(const struct copy *k, const char *what)
+/* The path for a message: a long one without its middle. */
+static const char *shown(const struct copy *k, char dst[160])
 {
-    return br_err_errno(k->err, BR_E_INVALID_WORKSPACE,
-                        "'%.512s' of the workspace could not be %s; nothing was started",
-                        k->path[0] ? k->path : ".", what);
+    size_t n = strlen(k->path);
+    if (n < 140)
+        snprintf(dst, 160, "%s", n ? k->path : ".");
+    else
+        snprintf(dst, 160, "%.60s ... %s", k->path, k->path + n - 60);
+    return dst;
 }
 
-static int too_much(const struct copy *k, const char *what)
+static int failed(const struct copy *k, const char *what)
+{
+    char path[160];
+    return br_err_errno(k->err, BR_E_INVALID_WORKSPACE,
+                        "'%s' of the workspace could not be %s; nothing was started",
+                        shown(k, path), what);
+}
+
+static int too_much(const struct copy *k, const char *what, unsigned max)
+{
+    char path[160];
+    return br_err_set(k->err, BR_E_LIMIT_EXCEEDED,
+                      "the workspace has more than can be copied into a lease: %s than %u, at "
+                      "'%s'; nothing was started. Use a smaller workspace, or a profile that works "
+                      "on the workspace itself, such as run-v1",
+                      what, max, shown(k, path));
+}
+
+static int too_many(const struct copy *k)
 {
     return br_err_set(k->err, BR_E_LIMIT_EXCEEDED,
-                      "the workspace has more than can be copied into a lease (%s, at '%.512s'); "
-                      "nothing was started",
-                      what, k->path);
+                      "the workspace does not fit into its lease: it has more than the %" PRIu64
+                      " files and directories that are leased; nothing was started, and nothing "
+                      "copied. Use a smaller workspace, or a profile with a larger lease",
+                      k->inodes_max);
 }
 
 /* A write that found no room is not an error yet: the rest is counted, for the message. */
@@ -222,7 +246,7 @@ static int enter_dir(struct copy *k, const struct level *l, const char *name)
     if (from < 0 || fstat(from, &st) < 0)
         return failed(k, "read");
     if (k->depth == DEPTH_MAX)
-        return too_much(k, "directories in directories");
+        return too_much(k, "directories nested deeper", DEPTH_MAX);
     k->c->dirs++;
     k->inodes++;
     k->c->bytes += blocks((uint64_t)(st.st_size > 0 ? st.st_size : 1));
@@ -257,15 +281,17 @@ static int copy_entry(struct copy *k, const char *name)
     struct stat st;
     size_t n = strlen(name);
     if (++k->entries > ENTRIES_MAX)
-        return too_much(k, "names");
+        return too_much(k, "more names", ENTRIES_MAX);
     if (l->path_len + n + 2 > sizeof(k->path))
-        return too_much(k, "long paths");
+        return too_much(k, "a path longer", (unsigned)sizeof(k->path) - 1);
     snprintf(k->path + l->path_len, sizeof(k->path) - l->path_len, "%s%s", l->path_len ? "/" : "",
              name);
     if (fstatat(l->from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : failed(k, "read"); /* it has gone meanwhile */
     if (S_ISDIR(st.st_mode))
-        return enter_dir(k, l, name);
+        return k->inodes_max && k->inodes >= k->inodes_max ? too_many(k) : enter_dir(k, l, name);
+    if (k->inodes_max && (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)))
+        return ++k->inodes > k->inodes_max ? too_many(k) : 0;
     if (S_ISREG(st.st_mode))
         return copy_file(k, l, name);
     if (S_ISLNK(st.st_mode))
@@ -318,24 +344,49 @@ static int walk(struct copy *k)
     return r;
 }
 
+static void let_go(struct copy *k)
+{
+    while (k->depth > 0) {
+        struct level *l = &k->stack[--k->depth];
+        br_close(&l->from);
+        br_close(&l->to);
+    }
+}
+
+/* More names than the lease has inodes: known before anything is copied. */
+static int count(int source, const struct br_quota *q, struct br_err *err)
+{
+    struct br_copied c = {0};
+    struct copy k = {
+        .stack = levels, .c = &c, .err = err, .inodes = 1, .full = true, .inodes_max = q->inodes};
+    struct stat st;
+    BR_CLEANUP_FD int from = openat(source, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (from < 0 || fstat(from, &st) < 0)
+        return failed(&k, "opened");
+    int r = enter(&k, br_steal_fd(&from), -1, &st);
+    if (r == 0)
+        r = walk(&k);
+    let_go(&k);
+    return r;
+}
+
 int br_lease_copy(int source, int target, const struct br_quota *q, struct br_copied *c,
                   struct br_err *err)
 {
     struct copy k = {.stack = levels, .c = c, .err = err, .inodes = 1};
     struct stat st;
     *c = (struct br_copied){0};
+    int r = q->inodes ? count(source, q, err) : 0;
+    if (r < 0)
+        return r;
     BR_CLEANUP_FD int from = openat(source, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     BR_CLEANUP_FD int to = openat(target, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (from < 0 || to < 0 || fstat(from, &st) < 0)
         return failed(&k, "opened");
-    int r = enter(&k, br_steal_fd(&from), br_steal_fd(&to), &st);
+    r = enter(&k, br_steal_fd(&from), br_steal_fd(&to), &st);
     if (r == 0)
         r = walk(&k);
-    while (k.depth > 0) {
-        struct level *l = &k.stack[--k.depth];
-        br_close(&l->from);
-        br_close(&l->to);
-    }
+    let_go(&k);
     if (r == 0 && k.full)
         r = br_err_set(err, BR_E_LIMIT_EXCEEDED,
                        "the workspace does not fit into its lease: it needs about %" PRIu64
