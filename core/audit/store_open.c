@@ -51,6 +51,12 @@ static const char *const schema[] = {
 int store_error(struct br_store *s, struct br_err *err, const char *what)
 {
     const char *why = s->db ? sqlite3_errmsg(s->db) : "no memory";
+    int os = s->db ? sqlite3_system_errno(s->db) : 0, code = s->db ? sqlite3_errcode(s->db) : 0;
+    if ((code & 0xff) == SQLITE_FULL || (os == ENOSPC && (code & 0xff) == SQLITE_IOERR))
+        return br_err_set(err, BR_E_STORE_FAILED,
+                          "the audit store '%s' %s: its file system is full. Make room where the "
+                          "state directory is, and start again",
+                          BR_STORE_FILE, what);
     return br_err_set(err, BR_E_STORE_FAILED, "the audit store '%s' %s: %s", BR_STORE_FILE, what,
                       why);
 }

@@ -239,7 +239,7 @@ struct br_cli_view {
 
     /* for the summary */
     char run_id[BR_NAME_MAX], model[BR_NAME_MAX];
-    bool scripted, started, stopped;
+    bool scripted, started, stopped, sandboxed;
     uint64_t first_us, last_us;
     unsigned decisions[4]; /* by enum br_effect */
     unsigned asks, allowed, denied, unanswered;

@@ -350,6 +350,7 @@ static void view_baseline(struct br_cli_view *v, const char *type, const json_t 
     } else if (strcmp(type, "permission.resolved") == 0) {
         on_resolved(v, event, data);
     } else if (strcmp(type, "sandbox.started") == 0) {
+        v->sandboxed = true;
         on_sandbox(v, data);
     } else if (strcmp(type, "budget.warning") == 0) {
         on_budget(v, data);

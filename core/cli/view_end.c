@@ -111,9 +111,11 @@ static void put_changes(struct br_cli_view *v)
     head(v, "changed");
     bool cut = json_is_true(json_object_get(v->changes, "truncated"));
     if (total == 0)
-        br_buf_printf(&v->out, !v->changes ? "not known\n"
-                               : cut       ? "not known (the list was cut)\n"
-                                           : "nothing in the workspace\n");
+        br_buf_printf(&v->out, !v->changes && v->stopped && !v->sandboxed
+                                   ? "nothing: no sandbox was started\n"
+                               : !v->changes ? "not known\n"
+                               : cut         ? "not known (the list was cut)\n"
+                                             : "nothing in the workspace\n");
     json_array_foreach(list, i, e)
     {
         const char *path = view_str(e, "path", &n), *change = view_str(e, "change", &nc);

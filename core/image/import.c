@@ -200,6 +200,11 @@ static int to_layout(const struct br_work *w, enum br_image_format format, struc
     int r;
     if (format == BR_FORMAT_OCI || format == BR_FORMAT_DOCKER) {
         r = run(w, "skopeo", format == BR_FORMAT_OCI ? oci : docker, err);
+        if (r == -BR_E_INVALID_IMAGE)
+            r = br_err_wrap(err, "the file could not be read as %s",
+                            format == BR_FORMAT_OCI
+                                ? "an OCI archive (a tar file with 'oci-layout' at its top)"
+                                : "what 'docker save' writes (a tar file with 'manifest.json')");
     } else {
         r = run(w, "umoci", init, err);
         if (r == 0)

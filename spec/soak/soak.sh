@@ -2,11 +2,22 @@
 # soak.sh [SECONDS]: launches, for ten minutes if nothing else is said, half of the time through one
 # launcher and half of it with `bridle exec`, and compares what there is before and after: processes,
 # mounts, loop devices, cgroups, files. Any difference fails. As root, since that has most to leave
-# behind. BRIDLE_BIN: the programs; the tests must be built beside them.
+# behind. BRIDLE_BIN: the programs, with the tests built beside them; else build/release/bin or
+# build/dev/bin of this clone.
 set -euo pipefail
 
 seconds=${1:-600}
-bin=$(readlink -f "${BRIDLE_BIN:?BRIDLE_BIN names the directory of the programs}")
+source=$(dirname "$(readlink -f "$0")")/../..
+bin=${BRIDLE_BIN:-}
+for dir in "$source/build/release/bin" "$source/build/dev/bin"; do
+  if [ -z "$bin" ] && [ -x "$dir/bridle" ] && [ -x "$dir/../tests/soak" ]; then bin=$dir; fi
+done
+if [ ! -x "$bin/bridle" ] || [ ! -x "$bin/../tests/soak" ]; then
+  echo "soak.sh: there is no 'bridle' with its tests in '${bin:-$source/build}'; nothing was started. Build" \
+    'the tests (cmake --preset dev && cmake --build --preset dev), or set BRIDLE_BIN' >&2
+  exit 2
+fi
+bin=$(readlink -f "$bin")
 
 # In a pid and a mount namespace of its own, with an empty /tmp: what else the machine does is not
 # counted.
@@ -22,7 +33,11 @@ if [ "${2:-}" != inside ]; then
   rm -rf "$dir"
   exit "$status"
 fi
-mount --bind "$SOAK_DIR" /tmp
+# the programs first: they may lie below /tmp themselves
+mkdir "$SOAK_DIR/programs"
+mount --bind "$(dirname "$bin")" "$SOAK_DIR/programs"
+mount --rbind "$SOAK_DIR" /tmp
+bin=/tmp/programs/$(basename "$bin")
 export BRIDLE_STATE_DIR=/tmp/soak/state
 mkdir -p /tmp/soak/workspace/src
 chown -R 1000:1000 /tmp/soak/workspace
@@ -54,7 +69,7 @@ look() {
   echo "mounts: $(wc -l </proc/self/mountinfo)"
   echo "loop devices: $(loops)"
   echo "cgroups: $(find /sys/fs/cgroup -type d -name "bridle.$pidns.*" 2>/dev/null | wc -l)"
-  echo "files in /tmp: $(find /tmp -path /tmp/soak -prune -o -print | wc -l)"
+  echo "files in /tmp: $(find /tmp -path /tmp/soak -prune -o -path /tmp/programs -prune -o -print | wc -l)"
   echo "files of the state: $(find state ! -name '*.db-*' | wc -l)"
   echo "files of the workspace: $(find workspace | wc -l)"
 }
