@@ -123,6 +123,35 @@ static void test_compare(void **state)
 }
 
 /* "below" is not "beside". */
+/* A mask is the very file that was prepared: not another one, not the same name elsewhere. */
+static void test_source(void **state)
+{
+    static const struct br_mount empty = {.dev = "0:45", .root = "/.empty", .type = "tmpfs"};
+    static const struct {
+        struct br_mount m;
+        int result;
+    } rows[] = {
+        {{.dev = "0:45", .root = "/.empty", .type = "tmpfs"}, 0},
+        {{.dev = "0:46", .root = "/.empty", .type = "tmpfs"}, -BR_E_REQUIREMENT_MISSING},
+        {{.dev = "0:45", .root = "/.other", .type = "tmpfs"}, -BR_E_REQUIREMENT_MISSING},
+        {{.dev = "0:45", .root = "/.empty", .type = "ext4"}, -BR_E_REQUIREMENT_MISSING},
+    };
+    (void)state;
+    for (unsigned i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        struct br_mount one = rows[i].m;
+        struct br_mounts m = {.list = &one, .n = 1};
+        struct br_mount_wants w = {.n = 0};
+        struct br_err err = {.code = BR_OK};
+        one.target = "/proc/keys";
+        one.flags = RO_LOCKED;
+        br_want(&w, "/proc/keys", RO_LOCKED, 0)->same = &empty;
+        assert_int_equal(br_mounts_compare(&m, &w, &err), rows[i].result);
+        if (rows[i].result < 0)
+            assert_non_null(strstr(err.text, "is not the one that was prepared"));
+        br_wants_free(&w);
+    }
+}
+
 static void test_names(void **state)
 {
     struct br_mounts m;
@@ -190,6 +219,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_compare),
+        cmocka_unit_test(test_source),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_read_own),
         cmocka_unit_test(test_places),
