@@ -12,7 +12,7 @@
 
 int br_cli_image(const struct br_cli_args *a)
 {
-    static const char *const with_value[] = {"name",   "format",    "suite",
+    static const char *const with_value[] = {"name",   "format",    "suite",    "max-seconds",
                                              "mirror", "max-bytes", "max-files"};
     static const char *const flags[] = {"unpack-only", "json"};
     static char text[BR_ARRAY_LEN(with_value)][BR_PATH_MAX];

@@ -191,6 +191,8 @@ const struct br_cli_verb br_cli_verbs[] = {
              {"max-bytes", 0, "N", "refuse an image with more bytes in its files",
               BR_COMPLETE_NONE},
              {"max-files", 0, "N", "refuse an image with more files", BR_COMPLETE_NONE},
+             {"max-seconds", 0, "N", "give up after this time (default: 900; build: 3600)",
+              BR_COMPLETE_NONE},
              OPT_JSON("print JSON")},
         .operands_min = 1,
         .operands_max = 400,

@@ -1,8 +1,9 @@
 /*
  * An image from Debian packages, with mmdebstrap. Called by bridle-image for the operator, who
  * trusts the mirrors that apt on this host trusts. The packages' scripts run in mmdebstrap's own
- * namespaces, for root with root's ids; its result is a tar file, and from there on it is imported
- * like any other.
+ * namespaces, for root with root's ids and around those in one of ours, so that no process outlives
+ * the build; it has the host's network, for apt. Its result is a tar file, and from there on it is
+ * imported like any other.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -86,7 +87,7 @@ static int bootstrap(const struct br_work *w, const struct br_image_build *b, st
     for (unsigned i = 0; i < found; i++)
         argv[n++] = paths[i];
     BR_CLEANUP_FD int out = br_open_beneath(w->fd, "plain", O_WRONLY | O_CREAT | O_EXCL, 0600);
-    if (out < 0)
+    if (out < 0 || br_work_give(out) < 0)
         return br_err_errno(err, BR_E_STORE_FAILED, "the store of images cannot be written to");
     return br_tool_run(w,
                        &(struct br_tool){.package = "mmdebstrap",
@@ -102,7 +103,8 @@ int br_image_build(const struct br_image_store *s, const struct br_image_build *
                    struct br_image *img, bool *existed, struct br_err *err)
 {
     struct br_work w = {.max_bytes = b->max_bytes ? b->max_bytes : BR_IMAGE_BYTES_MAX,
-                        .max_entries = b->max_entries ? b->max_entries : BR_IMAGE_ENTRIES_MAX};
+                        .max_entries = b->max_entries ? b->max_entries : BR_IMAGE_ENTRIES_MAX,
+                        .max_seconds = b->max_seconds ? b->max_seconds : BR_BUILD_SECONDS};
     char source[BR_IMAGE_SOURCE_MAX];
     size_t n = (size_t)snprintf(source, sizeof(source), "%s:", b->suite);
     for (const char *const *p = b->packages; *p && n < sizeof(source); p++)

@@ -24,9 +24,10 @@ static int run(const struct br_work *w, const char *package, const char *const *
 
 static int create(const struct br_work *w, const char *name, struct br_err *err)
 {
-    int fd = br_open_beneath(w->fd, name, O_RDWR | O_CREAT | O_EXCL, 0600);
-    return fd < 0 ? br_err_errno(err, BR_E_STORE_FAILED, "the store of images cannot be written to")
-                  : fd;
+    BR_CLEANUP_FD int fd = br_open_beneath(w->fd, name, O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (fd < 0 || br_work_give(fd) < 0)
+        return br_err_errno(err, BR_E_STORE_FAILED, "the store of images cannot be written to");
+    return br_steal_fd(&fd);
 }
 
 /* ---- taking in ---- */
@@ -124,7 +125,7 @@ static const struct packer packers[] = {
 static int unpack_outer(const struct br_work *w, struct br_err *err)
 {
     char head[8] = "";
-    BR_CLEANUP_FD int in = br_open_beneath(w->fd, "source", O_RDONLY, 0);
+    BR_CLEANUP_FD int in = br_open_beneath(w->fd, "source", O_RDONLY | O_NONBLOCK, 0);
     ssize_t n = in < 0 ? -1 : pread(in, head, sizeof(head), 0);
     if (n < 0)
         return br_err_errno(err, BR_E_IO, "the archive could not be read; no image was made");
@@ -338,9 +339,10 @@ int br_image_finish(struct br_work *w, enum br_image_format format, const char *
         r = unpack(w, img, err);
     if (r == 0)
         r = pack(w, err);
-    BR_CLEANUP_FD int fd = r < 0 ? -1 : br_open_beneath(w->fd, "image", O_RDONLY, 0);
+    /* every program is dead: from here on nobody changes it */
+    BR_CLEANUP_FD int fd = r < 0 ? -1 : br_work_take(w, "image", err);
     if (r == 0 && fd < 0)
-        r = store_failed(err);
+        r = fd;
     if (r == 0)
         r = br_image_hash_file(fd, &br_image_stop, sum, err);
     if (r < 0)
@@ -367,7 +369,8 @@ int br_image_import(const struct br_image_store *s, const struct br_import *in,
 {
     static const char *const names[] = {"", "docker", "oci", "tar", "directory"};
     struct br_work w = {.max_bytes = in->max_bytes ? in->max_bytes : BR_IMAGE_BYTES_MAX,
-                        .max_entries = in->max_entries ? in->max_entries : BR_IMAGE_ENTRIES_MAX};
+                        .max_entries = in->max_entries ? in->max_entries : BR_IMAGE_ENTRIES_MAX,
+                        .max_seconds = in->max_seconds ? in->max_seconds : BR_IMPORT_SECONDS};
     char name[BR_IMAGE_NAME_MAX];
     enum br_image_format format = in->format;
     bool is_dir = false;

@@ -16,7 +16,7 @@
 struct options {
     const char *name, *suite;
     enum br_image_format format;
-    uint64_t max_bytes, max_entries;
+    uint64_t max_bytes, max_entries, max_seconds;
     const char *mirrors[32];
     unsigned nmirrors;
     bool json, unpack_only;
@@ -72,6 +72,7 @@ static int parse(int argc, char **argv, struct options *o)
                                           {"unpack-only", no_argument, NULL, 'u'},
                                           {"max-bytes", required_argument, NULL, 'b'},
                                           {"max-files", required_argument, NULL, 'e'},
+                                          {"max-seconds", required_argument, NULL, 't'},
                                           {NULL, 0, NULL, 0}};
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, "", table, NULL)) != -1;) {
@@ -112,6 +113,10 @@ static int parse(int argc, char **argv, struct options *o)
                 return usage("'%s' is no number of files up to the most that an image may have",
                              optarg);
             break;
+        case 't':
+            if (parse_number(optarg, BR_IMAGE_SECONDS_MAX, &o->max_seconds) < 0)
+                return usage("'%s' is no number of seconds up to a day", optarg);
+            break;
         default:
             return usage("'%s' is not understood; see 'bridle image --help'", argv[optind - 1]);
         }
@@ -132,7 +137,8 @@ static int verb_import(const struct br_image_store *s, const struct options *o, 
                            .name = o->name,
                            .format = o->format,
                            .max_bytes = o->max_bytes,
-                           .max_entries = o->max_entries};
+                           .max_entries = o->max_entries,
+                           .max_seconds = (unsigned)o->max_seconds};
     int r = br_image_import(s, &in, &img, &existed, &err);
     return r < 0 ? br_image_fail(&err) : br_image_show_made(&img, existed, o->json);
 }
@@ -150,7 +156,8 @@ static int verb_build(const struct br_image_store *s, const struct options *o, c
                                .packages = (const char *const *)args,
                                .unpack_only = o->unpack_only,
                                .max_bytes = o->max_bytes,
-                               .max_entries = o->max_entries};
+                               .max_entries = o->max_entries,
+                               .max_seconds = (unsigned)o->max_seconds};
     int r = br_image_build(s, &b, &img, &existed, &err);
     return r < 0 ? br_image_fail(&err) : br_image_show_made(&img, existed, o->json);
 }

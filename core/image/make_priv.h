@@ -17,7 +17,17 @@ struct br_work {
     int fd;        /* the directory; it holds a lock that says that its maker lives */
     char name[64]; /* in the store */
     uint64_t max_bytes, max_entries; /* of the image's files */
+    unsigned max_seconds;            /* from br_work_open() on */
+    uint64_t deadline_us;            /* that is then */
 };
+#define BR_IMPORT_SECONDS 900u
+#define BR_BUILD_SECONDS 3600u
+#define BR_IMAGE_SECONDS_MAX 86400u
+/* Let the programs that run as a user of their own have a file of the directory. */
+int br_work_give(int fd);
+/* And have it back, for nobody else: what they made under this name, if it is a regular file. A
+ * descriptor to read from. No program may be at work. */
+int br_work_take(const struct br_work *w, const char *name, struct br_err *err);
 /* One process at a time changes the store; waits. The lock goes with the descriptor. */
 int br_store_lock(const struct br_image_store *s, struct br_err *err);
 void br_store_unlock(const struct br_image_store *s);
@@ -36,13 +46,13 @@ struct br_tool {
     int in, out;             /* -1: /dev/null */
     int read_dir;            /* one more directory that it may read; -1: none */
     /* It works for the operator on what the operator trusts (apt and what it fetches), and needs
-     * more of the system than its own directory. Otherwise Landlock keeps it there. */
+     * more of the system than its own directory, and the network. Otherwise it is confined. */
     bool trusted;
     bool any_status; /* its exit status says nothing */
 };
 /*
  * Run it in the private directory and wait. -BR_E_REQUIREMENT_MISSING names the package,
- * -BR_E_LIMIT_EXCEEDED if what it wrote went over the limits, -BR_E_CANCELED, and
+ * -BR_E_LIMIT_EXCEEDED if what it wrote went over the limits, -BR_E_TIMEOUT, -BR_E_CANCELED, and
  * -BR_E_INVALID_IMAGE with the last line of what it said if it failed.
  */
 int br_tool_run(const struct br_work *w, const struct br_tool *t, struct br_err *err);
@@ -75,6 +85,7 @@ struct br_import {
     const char *name;   /* NULL: from the source */
     enum br_image_format format;
     uint64_t max_bytes, max_entries; /* 0: the most there may be */
+    unsigned max_seconds;            /* 0: BR_IMPORT_SECONDS */
 };
 /* `img` becomes what is in the store now; *existed says that it was there before. */
 int br_image_import(const struct br_image_store *s, const struct br_import *in,
@@ -92,6 +103,7 @@ struct br_image_build {
     const char *const *packages;
     bool unpack_only; /* run none of the packages' scripts */
     uint64_t max_bytes, max_entries;
+    unsigned max_seconds; /* 0: BR_BUILD_SECONDS */
 };
 int br_image_build(const struct br_image_store *s, const struct br_image_build *b,
                    struct br_image *img, bool *existed, struct br_err *err);

@@ -4,7 +4,9 @@ VICTIM is an absolute path outside of everything; whoever unpacks KIND carelessl
 it.
 """
 import gzip
+import hashlib
 import io
+import json
 import random
 import sys
 import tarfile
@@ -157,6 +159,27 @@ elif kind == 'garbage':
     with open(out, 'wb') as f:
         f.write(b'this is no archive\n' * 100)
     sys.exit(0)
+elif kind == 'urls':  # an OCI archive whose configuration is to be had at a port of this host
+    layer = b'\0' * 10240
+    digest = hashlib.sha256(layer).hexdigest()
+    config = json.dumps({'architecture': 'amd64', 'os': 'linux', 'config': {},
+                         'rootfs': {'type': 'layers', 'diff_ids': ['sha256:' + digest]}}).encode()
+    manifest = json.dumps({
+        'schemaVersion': 2, 'mediaType': 'application/vnd.oci.image.manifest.v1+json',
+        'config': {'mediaType': 'application/vnd.oci.image.config.v1+json', 'size': len(config),
+                   'digest': 'sha256:' + hashlib.sha256(config).hexdigest(),
+                   'urls': ['http://127.0.0.1:' + victim + '/secret']},
+        'layers': [{'mediaType': 'application/vnd.oci.image.layer.v1.tar', 'size': len(layer),
+                    'digest': 'sha256:' + digest}]}).encode()
+    index = json.dumps({'schemaVersion': 2, 'manifests': [{
+        'mediaType': 'application/vnd.oci.image.manifest.v1+json', 'size': len(manifest),
+        'digest': 'sha256:' + hashlib.sha256(manifest).hexdigest()}]}).encode()
+    put('oci-layout', b'{"imageLayoutVersion":"1.0.0"}')
+    put('index.json', index)
+    folder('blobs')
+    folder('blobs/sha256')
+    for blob in layer, config, manifest:
+        put('blobs/sha256/' + hashlib.sha256(blob).hexdigest(), blob)
 elif kind == 'names':
     put('with\nnewline')
     put('-rf')

@@ -74,11 +74,31 @@ int br_store_sweep(const struct br_image_store *s, struct br_err *err)
     return r;
 }
 
+int br_work_give(int fd)
+{
+    return geteuid() == 0 ? fchown(fd, BR_UID_IMPORT, BR_UID_IMPORT) : 0;
+}
+
+int br_work_take(const struct br_work *w, const char *name, struct br_err *err)
+{
+    struct stat st;
+    BR_CLEANUP_FD int fd = br_open_beneath(w->fd, name, O_RDONLY | O_NONBLOCK, 0);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return br_err_errno(err, BR_E_INVALID_IMAGE, "'%s' was not made; no image was made", name);
+    if (!S_ISREG(st.st_mode) || st.st_nlink != 1)
+        return br_err_set(err, BR_E_INVALID_IMAGE,
+                          "'%s' is no file with one name; no image was made", name);
+    if (fchmod(fd, 0400) < 0 || (geteuid() == 0 && fchown(fd, 0, 0) < 0))
+        return br_err_errno(err, BR_E_STORE_FAILED, "the image could not be stored");
+    return br_steal_fd(&fd);
+}
+
 int br_work_open(struct br_work *w, const struct br_image_store *s, struct br_err *err)
 {
     char id[BR_ID_MAX];
     w->store = s;
     w->fd = -1;
+    w->deadline_us = br_now_us() + w->max_seconds * UINT64_C(1000000);
     br_id_make(id, "import");
     snprintf(w->name, sizeof(w->name), WORK_PREFIX "%s", id);
     int r = br_store_lock(s, err);
@@ -89,7 +109,7 @@ int br_work_open(struct br_work *w, const struct br_image_store *s, struct br_er
         r = br_err_errno(err, BR_E_STORE_FAILED, "the store of images cannot be written to");
     if (r == 0) {
         w->fd = br_open_beneath(s->fd, w->name, O_RDONLY | O_DIRECTORY, 0);
-        if (w->fd < 0 || flock(w->fd, LOCK_EX | LOCK_NB) < 0) {
+        if (w->fd < 0 || flock(w->fd, LOCK_EX | LOCK_NB) < 0 || br_work_give(w->fd) < 0) {
             r = br_err_errno(err, BR_E_STORE_FAILED, "'%s' in the store cannot be locked", w->name);
             br_close(&w->fd);
             (void)unlinkat(s->fd, w->name, AT_REMOVEDIR);

@@ -121,9 +121,10 @@ _bridle() {
         --mirror) _bridle_files ;;
         --max-bytes) : ;;
         --max-files) : ;;
+        --max-seconds) : ;;
         *)
           case $cur in
-            -*) _bridle_words "--name --format --suite --mirror --unpack-only --max-bytes --max-files --json --help" ;;
+            -*) _bridle_words "--name --format --suite --mirror --unpack-only --max-bytes --max-files --max-seconds --json --help" ;;
             *) _bridle_files ;;
           esac
           ;;
