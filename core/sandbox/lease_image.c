@@ -16,15 +16,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "confine/confine.h"
 #include "sandbox/lease_priv.h"
 #include "sandbox/owner.h"
 #include "sandbox/sys.h"
 
 /* ---- the tools of e2fsprogs ---- */
+
+#define TOOL_MEMORY (2ull << 30) /* address space */
 
 static const char *const dirs[] = {"/usr/sbin", "/sbin"};
 
@@ -42,21 +44,6 @@ bool br_lease_has_tool(const char *tool)
 {
     char path[64];
     return br_lease_find_tool(tool, path);
-}
-
-/* In the child: the file as descriptor 3, nothing else of ours, and no capability. */
-_Noreturn static void exec_tool(const char *path, char *const *argv, int fd, int out)
-{
-    char *const env[] = {NULL};
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || null < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0 ||
-        dup2(null, 0) < 0 || (fd == 3 ? fcntl(3, F_SETFD, 0) : dup2(fd, 3)) < 0)
-        _exit(126);
-    br_close_from(4, NULL, 0);
-    if (br_sys_prctl(PR_SET_NO_NEW_PRIVS, 1, 0) < 0 || br_sys_capset_none() < 0)
-        _exit(126);
-    (void)br_sys_exec(path, argv, env);
-    _exit(127);
 }
 
 /* Everything that it prints, cut; true if it came to an end in time. */
@@ -85,12 +72,47 @@ static bool read_output(int fd, char *said, size_t cap)
     return true;
 }
 
+/*
+ * The file may hold what a sandbox wrote: confined (core/confine), with that file as descriptor 3
+ * and no other within its reach. It belongs to this user, so the tool has this user's uid.
+ */
+static int run_tool(const char *path, const char *const *argv, int fd, int *pipefd, char said[512],
+                    int *status, struct br_err *err)
+{
+    const char *const env[] = {NULL};
+    struct stat st = {.st_size = 0};
+    struct br_confined p;
+    BR_CLEANUP_FD int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    (void)fstat(fd, &st);
+    struct br_confine c = {.path = path,
+                           .argv = argv,
+                           .env = env,
+                           .fds = {null, pipefd[1], pipefd[1], fd},
+                           .work = -1,
+                           .read_dir = -1,
+                           .file = fd,
+                           .max_file = (uint64_t)st.st_size,
+                           .max_memory = TOOL_MEMORY};
+    int r = br_sys_spawn(&c, &p, err);
+    br_close(&pipefd[1]);
+    bool ended = r == 0 && read_output(pipefd[0], said, 512);
+    br_close(&pipefd[0]);
+    if (r < 0)
+        return br_err_wrap(err, "no lease was made; nothing was started");
+    if (!ended)
+        br_confine_kill(&p);
+    r = br_confine_wait(&p, status, err);
+    if (!ended)
+        *status = SIGKILL;
+    return r < 0 ? br_err_wrap(err, "no lease was made; nothing was started") : 0;
+}
+
 int br_lease_tool(const char *tool, const char *const *args, int fd, char said[512],
                   struct br_err *err)
 {
     char path[64], file[] = "/proc/self/fd/3";
     char *argv[32] = {(char *)(uintptr_t)tool};
-    int pipefd[2], status = 0;
+    int pipefd[2], status = 0, r;
     unsigned n = 1;
     said[0] = 0;
     if (!br_lease_find_tool(tool, path))
@@ -103,23 +125,10 @@ int br_lease_tool(const char *tool, const char *const *args, int fd, char said[5
     argv[n] = file;
     if (pipe2(pipefd, O_CLOEXEC) < 0)
         return br_err_errno(err, BR_E_FAILED, "no pipe for '%s'; nothing was started", tool);
-    pid_t pid = br_sys_spawn();
-    if (pid == 0)
-        exec_tool(path, argv, fd, pipefd[1]);
-    int saved = errno;
-    br_close(&pipefd[1]);
-    bool ended = pid > 0 && read_output(pipefd[0], said, 512);
-    br_close(&pipefd[0]);
-    if (pid > 0 && !ended)
-        (void)kill(pid, SIGKILL);
-    pid_t w = pid > 0 ? 0 : -1;
-    while (w == 0 || (w < 0 && pid > 0 && errno == EINTR))
-        w = waitpid(pid, &status, 0);
-    errno = saved;
-    if (pid < 0)
-        return br_err_errno(err, BR_E_FAILED, "'%s' could not be started; nothing was started",
-                            path);
-    if (!ended || w != pid || !WIFEXITED(status))
+    r = run_tool(path, (const char *const *)argv, fd, pipefd, said, &status, err);
+    if (r < 0)
+        return r;
+    if (!WIFEXITED(status))
         return br_err_set(err, BR_E_FAILED, "'%s' did not come to an end; nothing was started",
                           path);
     return WEXITSTATUS(status);

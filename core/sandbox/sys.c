@@ -285,10 +285,13 @@ int br_sys_fstatfs(int fd, struct statfs *st)
     return WRAP(STATFS, fstatfs(fd, st));
 }
 
-pid_t br_sys_spawn(void)
+int br_sys_spawn(const struct br_confine *c, struct br_confined *p, struct br_err *err)
 {
     int r;
-    return injected(BR_SYS_SPAWN, &r) ? -1 : fork();
+    if (!injected(BR_SYS_SPAWN, &r))
+        return br_confine_start(c, p, err);
+    errno = r < 0 ? errno : EAGAIN;
+    return br_err_errno(err, BR_E_FAILED, "'%s' could not be started", c->path);
 }
 
 int br_sys_create(int dirfd, const char *name)

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "base/base.h"
+#include "confine/confine.h"
 
 #ifndef AT_RECURSIVE
 #define AT_RECURSIVE 0x8000
@@ -121,8 +122,8 @@ int br_sys_writecgroup(int dirfd, const char *file, const char *text);
 int br_sys_loop(int fd, unsigned long op, unsigned long arg);
 int br_sys_fallocate(int fd, uint64_t bytes);
 int br_sys_fstatfs(int fd, struct statfs *st);
-/* fork(2) for one of the tools of e2fsprogs. */
-pid_t br_sys_spawn(void);
+/* br_confine_start(), for one of the tools of e2fsprogs. */
+int br_sys_spawn(const struct br_confine *c, struct br_confined *p, struct br_err *err);
 /* Files of the lease root: O_CREAT | O_EXCL, a rename that replaces nothing, and unlink. */
 int br_sys_create(int dirfd, const char *name);
 int br_sys_rename(int dirfd, const char *from, const char *to);
