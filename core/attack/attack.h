@@ -49,6 +49,7 @@ enum attack_flag {
     A_SMALL = 1u << 7,     /* with limits near which an attack ends quickly */
     A_ROOT = 1u << 8,      /* only where this program is root */
     A_MOUNT = 1u << 9,     /* with a /proc in the workspace, where only the launcher sees it */
+    A_BWRAP = 1u << 10,    /* against a sandbox of bubblewrap; only where it is installed */
 };
 
 struct stage;
@@ -72,7 +73,10 @@ struct attack {
 
 /* The tables; each ends with an id of NULL. */
 extern const struct attack attack_rows_fs[], attack_rows_proc[], attack_rows_calls[],
-    attack_rows_net[], attack_rows_resources[], attack_rows_channel[], attack_rows_store[];
+    attack_rows_net[], attack_rows_resources[], attack_rows_channel[], attack_rows_store[],
+    attack_rows_bwrap[];
+/* A repository below an allowed path. */
+int attack_setup_git(struct stage *s);
 
 /* ---- stage.c: one sandbox and what lies around it ---- */
 

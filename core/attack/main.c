@@ -18,7 +18,7 @@
 
 static const struct attack *const tables[] = {
     attack_rows_fs,        attack_rows_proc,    attack_rows_calls, attack_rows_net,
-    attack_rows_resources, attack_rows_channel, attack_rows_store};
+    attack_rows_resources, attack_rows_channel, attack_rows_store, attack_rows_bwrap};
 #define ROWS_MAX 300u
 
 static bool json, list, verbose;
@@ -87,6 +87,7 @@ static unsigned select_rows(const struct attack **rows)
             for (const struct attack *a = tables[t]; a->id; a++)
                 if ((unsigned)a->class == c && wanted[c] &&
                     (list || geteuid() == 0 || !(a->flags & A_ROOT)) &&
+                    (list || !(a->flags & A_BWRAP) || access("/usr/bin/bwrap", X_OK) == 0) &&
                     (!only || strcmp(a->id, only) == 0)) {
                     br_require(n < ROWS_MAX);
                     rows[n++] = a;

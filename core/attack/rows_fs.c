@@ -213,7 +213,7 @@ static int setup_links(struct stage *s)
                : 0;
 }
 
-static int setup_git(struct stage *s)
+int attack_setup_git(struct stage *s)
 {
     return stage_put(s, "out/a", NULL) < 0 || stage_put(s, "out/a/lib", NULL) < 0 ||
                    stage_put(s, "out/a/lib/.git", NULL) < 0 ||
@@ -239,7 +239,7 @@ const struct attack attack_rows_fs[] = {
     {"fs.git-moved", CLASS_FILESYSTEM, "move a repository away and put another in its place",
      "git core.fsmonitor and hooks",
      "a .git below an allowed path is written or replaced, and the host's git runs what it says",
-     "move-git", BR_WEAK_PATHS, .setup = setup_git},
+     "move-git", BR_WEAK_PATHS, .setup = attack_setup_git},
     {"fs.mounts-readonly", CLASS_FILESYSTEM, "a mount that was forgotten", "design",
      "a mount other than the allowed paths, /tmp and the home directory is writable",
      "mounts-readonly", RW_ALL},

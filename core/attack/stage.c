@@ -285,6 +285,10 @@ int stage_open(struct stage *s, const struct attack *a, bool control)
     br_plan_default(&s->plan);
     br_id_make(s->plan.run_id, "run");
     snprintf(s->plan.owner, sizeof(s->plan.owner), "%d:0:selftest", (int)getpid());
+    if (a->flags & A_BWRAP && !control) {
+        s->plan.backend = BR_BACKEND_BWRAP;
+        s->plan.flags |= BR_PLAN_NO_LANDLOCK; /* which it cannot express */
+    }
     s->owner = geteuid() == 0 ? STAGE_UID : geteuid();
     s->sandbox_uid = s->owner;
     if (a->flags & A_SMALL) {
