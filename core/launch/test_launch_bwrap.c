@@ -6,9 +6,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "launch/test_rig.h"
 
@@ -161,6 +167,106 @@ static void test_leases(void **state)
     rig_close(&r);
 }
 
+/* The parent of a process. */
+static pid_t parent_of(pid_t pid)
+{
+    char path[32], text[512] = "";
+    int ppid = 0;
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0);
+    const char *behind = strrchr(text, ')'); /* "pid (name) state ppid" */
+    assert_true(behind && sscanf(behind, ") %*c %d", &ppid) == 1);
+    return ppid;
+}
+
+/* bubblewrap is killed: the sandbox ends with it, and that is verified. */
+static void bwrap_killed(uid_t uid)
+{
+    struct rig r;
+    int pid1 = 0;
+    open_bwrap(&r, uid);
+    assert_true(rig_launch(&r));
+    assert_int_equal(rig_sh(&r, "setsid sleep 1000 >/dev/null 2>&1 & exit 0", NULL), 0);
+    const char *said = strstr(r.receipt, "\"pid\":");
+    assert_true(said && sscanf(said, "\"pid\":%d", &pid1) == 1);
+    pid_t bwrap = parent_of(pid1);
+    assert_int_equal(parent_of(bwrap), r.pid);
+    assert_int_equal(kill(bwrap, SIGKILL), 0);
+    rig_wait_stopped(&r);
+    assert_int_equal(r.verified, 1);
+    assert_int_equal(r.status, SIGKILL);
+    assert_int_equal(waitpid(pid1, NULL, 0), pid1); /* an orphan by then: it came to us */
+    assert_true(rig_launch(&r));                    /* the launcher goes on */
+    rig_exit(&r, 0);
+    rig_close(&r);
+}
+
+static void test_bwrap_killed(void **state)
+{
+    (void)state;
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), 0);
+    bwrap_killed(0);
+    bwrap_killed(RIG_USER);
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0), 0);
+}
+
+/* Something else in its place, seen by this test and its launcher only. */
+static void replaced(const char *text, uid_t owner, mode_t mode, const char *says)
+{
+    struct rig r;
+    char path[] = "/tmp/bridle-bwrap-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(br_write_all(fd, text, strlen(text)), 0);
+    assert_int_equal(fchown(fd, owner, owner), 0);
+    assert_int_equal(fchmod(fd, mode), 0);
+    close(fd);
+    assert_int_equal(mount(path, "/usr/bin/bwrap", NULL, MS_BIND, NULL), 0);
+    open_bwrap(&r, 0);
+    bool ok = rig_launch_at(&r, -1);
+    int code = (int)r.code;
+    if (!ok && !strstr(r.text, says))
+        fail_msg("not '%s' in: %s", says, r.text);
+    assert_int_equal(rig_children(r.pid), 0);
+    assert_int_equal(rig_cgroups(r.pid), 0);
+    rig_close(&r);
+    assert_int_equal(umount2("/usr/bin/bwrap", MNT_DETACH), 0);
+    assert_int_equal(unlink(path), 0);
+    assert_false(ok);
+    assert_int_equal(code, BR_E_REQUIREMENT_MISSING);
+}
+
+static void test_replaced(void **state)
+{
+    struct rig r;
+    (void)state;
+    rig_need_root();
+    assert_int_equal(unshare(CLONE_NEWNS), 0);
+    assert_int_equal(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+    static const char ends[] = "#!/bin/sh\nexit 0\n";
+    replaced(ends, RIG_USER, 0755, "is not a program that only root can change");
+    replaced(ends, 0, 0775, "is not a program that only root can change");
+    replaced(ends, 0, 0644, "nothing was started");
+    replaced(ends, 0, 0755, "bubblewrap could not make the sandbox");
+    /* one that names a process outside as the sandbox: it is neither taken for it nor killed */
+    pid_t other = fork();
+    if (other == 0)
+        for (;;)
+            (void)pause();
+    char names[128];
+    snprintf(names, sizeof(names), "#!/bin/sh\necho '{\"child-pid\":%d}' >&4\nexec 4>&-\nexit 0\n",
+             (int)other);
+    replaced(names, 0, 0755, "bubblewrap could not make the sandbox");
+    assert_int_equal(waitpid(other, NULL, WNOHANG), 0);
+    assert_int_equal(kill(other, SIGKILL), 0);
+    assert_int_equal(waitpid(other, NULL, 0), other);
+    open_bwrap(&r, 0); /* the control */
+    assert_true(rig_launch(&r));
+    rig_exit(&r, 0);
+    rig_close(&r);
+}
+
 static void test_refused(void **state)
 {
     struct rig r;
@@ -184,7 +290,8 @@ int main(void)
         cmocka_unit_test(test_as_root),         cmocka_unit_test(test_as_user),
         cmocka_unit_test(test_limits),          cmocka_unit_test(test_killed),
         cmocka_unit_test(test_launcher_killed), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_leases),
+        cmocka_unit_test(test_leases),          cmocka_unit_test(test_bwrap_killed),
+        cmocka_unit_test(test_replaced),
     };
     return cmocka_run_group_tests(tests, rig_delegate, rig_undelegate);
 }

@@ -140,6 +140,19 @@ static pid_t read_info(int fd)
     return pid ? (pid_t)strtol(pid + strlen("\"child-pid\":"), NULL, 10) : 0;
 }
 
+/* What is named must be its own: it is killed when something fails. */
+static bool is_child(pid_t pid, pid_t parent)
+{
+    char path[32], text[512];
+    int of = 0;
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
+    text[n > 0 ? n : 0] = 0;
+    const char *behind = strrchr(text, ')'); /* "pid (name) state parent" */
+    return behind && sscanf(behind, ") %*c %d", &of) == 1 && of == parent;
+}
+
 /* Has it executed bridle-init, under a filter? Both are read of one process, held by its pidfd. */
 static bool executed(const struct br_box *b)
 {
@@ -175,10 +188,12 @@ int br_bwrap_await(struct br_box *b, struct br_err *err)
     if (b->shared->err.code != BR_OK)
         return br_box_child_failed(b, err);
     int pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
-    if (pidfd < 0)
+    if (pidfd < 0 || !is_child(pid, b->child)) { /* looked at while the descriptor holds it */
+        br_close(&pidfd);
         return br_err_set(err, BR_E_REQUIREMENT_MISSING,
                           "bubblewrap could not make the sandbox; nothing was started. Try 'bridle "
                           "doctor', or the backend 'native'");
+    }
     br_close(&b->pidfd);
     b->pidfd = pidfd;
     b->pid = pid;
