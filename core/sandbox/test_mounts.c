@@ -218,10 +218,8 @@ static void test_places(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_compare),
-        cmocka_unit_test(test_source),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_read_own),
+        cmocka_unit_test(test_compare), cmocka_unit_test(test_source),
+        cmocka_unit_test(test_names),   cmocka_unit_test(test_read_own),
         cmocka_unit_test(test_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
