@@ -74,7 +74,7 @@ struct attack {
 /* The tables; each ends with an id of NULL. */
 extern const struct attack attack_rows_fs[], attack_rows_proc[], attack_rows_calls[],
     attack_rows_net[], attack_rows_resources[], attack_rows_channel[], attack_rows_store[],
-    attack_rows_bwrap[];
+    attack_rows_bwrap[], attack_rows_counters[];
 /* A repository below an allowed path. */
 int attack_setup_git(struct stage *s);
 

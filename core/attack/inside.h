@@ -20,7 +20,7 @@ struct in_attack {
     const char *name;
     in_fn *fn;
 };
-extern const struct in_attack in_fs[], in_proc[], in_ns[], in_net[], in_res[];
+extern const struct in_attack in_fs[], in_proc[], in_ns[], in_net[], in_res[], in_count[];
 
 /* The value of KEY=VALUE, or NULL; in_need() ends the program with IN_FAILED instead. */
 const char *in_arg(const char *key);

@@ -110,7 +110,8 @@ bool in_filtered(void)
 
 int main(int argc, char **argv)
 {
-    static const struct in_attack *const tables[] = {in_fs, in_proc, in_ns, in_net, in_res};
+    static const struct in_attack *const tables[] = {in_fs,  in_proc, in_ns,
+                                                     in_net, in_res,  in_count};
     int at = 1;
     if (argc > 1 && strcmp(argv[1], "--operation") == 0) {
         in_operation = true;

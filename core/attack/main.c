@@ -17,8 +17,9 @@
 #include "attack/attack.h"
 
 static const struct attack *const tables[] = {
-    attack_rows_fs,        attack_rows_proc,    attack_rows_calls, attack_rows_net,
-    attack_rows_resources, attack_rows_channel, attack_rows_store, attack_rows_bwrap};
+    attack_rows_fs,    attack_rows_proc,      attack_rows_calls,
+    attack_rows_net,   attack_rows_resources, attack_rows_channel,
+    attack_rows_store, attack_rows_bwrap,     attack_rows_counters};
 #define ROWS_MAX 300u
 
 static bool json, list, verbose;

@@ -386,6 +386,8 @@ static void test_receipt(void **state)
     assert_non_null(strstr(r.receipt, want));
     assert_non_null(strstr(r.receipt, "\"noNewPrivs\":true,\"seccomp\":2"));
     assert_non_null(strstr(r.receipt, "\"pids\":256"));
+    assert_non_null(strstr(r.receipt, "\"sigpending\":"));
+    assert_non_null(strstr(r.receipt, "\"msgqueue\":"));
     assert_true(r.mounts > 10);
     rig_exit(&r, 0);
     rig_close(&r);

@@ -269,6 +269,7 @@ static const struct {
     {CAP_SETGID, "CAP_SETGID"},             /* likewise */
     {CAP_NET_ADMIN, "CAP_NET_ADMIN"},       /* loopback */
     {CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE"}, /* cgroups; workspaces in private homes */
+    {CAP_SYS_PTRACE, "CAP_SYS_PTRACE"},     /* read what it made, which is not root's */
     {CAP_KILL, "CAP_KILL"},                 /* what a dead launcher left */
 };
 
