@@ -367,6 +367,22 @@ static void test_summary(void **state)
                                  "  record     bridle show run_1\n");
 }
 
+/* What was refused before its start changed nothing; that is known. */
+static void test_summary_without_a_sandbox(void **state)
+{
+    (void)state;
+    static const char stopped[] =
+        "{\"agentId\":\"a\",\"status\":\"failed\",\"steps\":0,\"toolCalls\":0}";
+    feed("bridle.run", "{\"runId\":\"r\",\"mode\":\"run\",\"model\":\"m\",\"rules\":1}");
+    feed("agent.stopped", stopped);
+    br_cli_view_summary(&view);
+    assert_int_equal(count("changed    nothing: no sandbox was started\n"), 1);
+    br_buf_reset(&view.out);
+    feed("sandbox.started", "{}"); /* control: what that one changed was not recorded */
+    br_cli_view_summary(&view);
+    assert_int_equal(count("changed    not known\n"), 1);
+}
+
 static void test_summary_of_a_list_that_was_cut(void **state)
 {
     (void)state;
@@ -537,6 +553,7 @@ int main(void)
         VIEW_TEST(test_folds_are_told_from_lines),
         VIEW_TEST(test_decision_names_its_rule),
         VIEW_TEST(test_summary),
+        VIEW_TEST(test_summary_without_a_sandbox),
         VIEW_TEST(test_summary_of_a_list_that_was_cut),
         VIEW_TEST(test_results),
         VIEW_TEST(test_who_denied),

@@ -93,6 +93,21 @@ static void test_other_file_system(void **state)
     end_world(&w);
 }
 
+/* What was expected is said, beside what the program of others said. */
+static void test_wrong_kind(void **state)
+{
+    struct world w;
+    (void)state;
+    need_root();
+    make_world(&w, 0);
+    shell(&w, 0, "echo text >%s", w.archive);
+    image(&w, "import --name=x --format=oci -- %s", w.archive);
+    refused(&w, 5, "could not be read as an OCI archive (a tar file with 'oci-layout' at its top)");
+    image(&w, "import --name=x --format=docker -- %s", w.archive);
+    refused(&w, 5, "could not be read as what 'docker save' writes");
+    end_world(&w);
+}
+
 /* ---- hostile archives ---- */
 
 static void check_hostile(uid_t uid)
@@ -672,14 +687,15 @@ static void test_build(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sources),      cmocka_unit_test(test_other_file_system),
-        cmocka_unit_test(test_hostile),      cmocka_unit_test(test_special),
-        cmocka_unit_test(test_limits),       cmocka_unit_test(test_missing),
-        cmocka_unit_test(test_confined),     cmocka_unit_test(test_flood),
-        cmocka_unit_test(test_signals),      cmocka_unit_test(test_verbs),
-        cmocka_unit_test(test_side_by_side), cmocka_unit_test(test_usage),
-        cmocka_unit_test(test_evil),         cmocka_unit_test(test_urls),
-        cmocka_unit_test(test_deadline),     cmocka_unit_test(test_build),
+        cmocka_unit_test(test_sources),    cmocka_unit_test(test_other_file_system),
+        cmocka_unit_test(test_wrong_kind), cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_special),    cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_missing),    cmocka_unit_test(test_confined),
+        cmocka_unit_test(test_flood),      cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_verbs),      cmocka_unit_test(test_side_by_side),
+        cmocka_unit_test(test_usage),      cmocka_unit_test(test_evil),
+        cmocka_unit_test(test_urls),       cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_build),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

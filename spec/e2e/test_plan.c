@@ -579,6 +579,41 @@ static void test_evidence_of_others(void **state)
     close_project(&t);
 }
 
+/* Root as the owner or the group of a workspace is refused, and which of them it is is said. */
+static void test_workspace_of_root(void **state)
+{
+    (void)state;
+    static const struct {
+        uid_t uid;
+        gid_t gid;
+        const char *says;
+    } list[] = {{0, 1000, "its owner is root"},
+                {1000, 0, "its group is root"},
+                {0, 0, "its owner and its group are root"}};
+    struct e2e t;
+    struct e2e_result r;
+    struct stat st;
+    char path[BR_PATH_MAX];
+    open_project(&t);
+    snprintf(path, sizeof(path), "%s/workspace", t.dir);
+    assert_int_equal(stat(path, &st), 0);
+    for (unsigned i = 0; i < BR_ARRAY_LEN(list) && geteuid() == 0; i++) {
+        assert_int_equal(chown(path, list[i].uid, list[i].gid), 0);
+        run_with(&t, &r, "exec", NULL, NULL);
+        expect(&r, 5, list[i].says);
+        e2e_result_free(&r);
+        expect_absent(&t, "workspace/src/x");
+    }
+    assert_int_equal(chown(path, st.st_uid, st.st_gid), 0);
+    e2e_run(&t, &r, "bridle", "activate", "run-v1", NULL);
+    expect(&r, 0, NULL);
+    e2e_result_free(&r);
+    run_with(&t, &r, "exec", NULL, NULL); /* control */
+    expect(&r, 0, NULL);
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
 /* The programs of others that make the sandbox are pinned by their content. */
 static void test_helpers_are_pinned(void **state)
 {
@@ -752,6 +787,7 @@ int main(void)
         cmocka_unit_test(test_activation),
         cmocka_unit_test(test_what_has_changed),
         cmocka_unit_test(test_evidence_of_others),
+        cmocka_unit_test(test_workspace_of_root),
         cmocka_unit_test(test_helpers_are_pinned),
         cmocka_unit_test(test_not_activated_when_it_fails),
         cmocka_unit_test(test_offer),
