@@ -70,8 +70,12 @@ static enum outcome launcher_core(struct stage *s)
         }
     } else {
         struct rlimit l;
-        if (prlimit(pid, RLIMIT_CORE, NULL, &l) < 0)
-            return OUT_UNDONE;
+        /* for a moment, while it makes a sandbox, its effective uid is that of the sandbox */
+        for (int ms = 0; prlimit(pid, RLIMIT_CORE, NULL, &l) < 0; ms++) {
+            if (errno != EPERM || ms >= 1000)
+                return OUT_UNDONE;
+            usleep(1000);
+        }
         if (l.rlim_cur != 0) {
             stage_note(s, "the launcher's RLIMIT_CORE is %llu", (unsigned long long)l.rlim_cur);
             return OUT_THROUGH;
