@@ -91,6 +91,8 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
             break;
         word[i] = b;
     }
+    while (br_msg_take_fd(m) >= 0) /* its peers are not to notice anything */
+        ;
     ask(c, word);
     return 0;
 }
@@ -134,5 +136,6 @@ int main(void)
     while (br_chan_dispatch(&sup, NULL) >= 0)
         if (over)
             (void)pause(); /* bridled ends it */
+    br_chan_close(&sup);
     return 1;
 }

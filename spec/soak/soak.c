@@ -121,7 +121,9 @@ static void test_soak(void **state)
     printf("memory of the launcher: %lu KiB before, %lu KiB after\n", before, resident_kib(r.pid));
     fflush(stdout);
     assert_int_equal(descriptors(r.pid), fds);
+#ifndef BR_SANITIZED /* whose allocator keeps what was freed */
     assert_true(resident_kib(r.pid) < before + 1024);
+#endif
     rig_close(&r);
 }
 
