@@ -367,8 +367,8 @@ static void check_urls(uid_t uid)
     struct evil_rig r;
     make_world(&w, uid);
     evil_rig_make(&r, uid);
-    shell(&w, uid, "python3 %s/core/image/test_archives.py urls %s %d", getenv("BRIDLE_SOURCE"),
-          w.archive, r.port);
+    char path[128];
+    shell(&w, uid, "python3 %s urls %s %d", archives_script(&w, path), w.archive, r.port);
     assert_int_equal(fcntl(r.tcp, F_SETFL, O_NONBLOCK), 0);
     image(&w, "import --name=x -- %s", w.archive);
     int asked = accept(r.tcp, NULL, NULL);

@@ -126,10 +126,25 @@ void end_world(struct world *w)
     assert_int_equal(system(cmd), 0); /* NOLINT(cert-env33-c) */
 }
 
+const char *archives_script(const struct world *w, char path[128])
+{
+    char from[512];
+    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(1u << 20);
+    snprintf(from, sizeof(from), "%s/core/image/test_archives.py", getenv("BRIDLE_SOURCE"));
+    snprintf(path, 128, "%s/archives.py", w->dir);
+    BR_CLEANUP_FD int in = open(from, O_RDONLY | O_CLOEXEC);
+    BR_CLEANUP_FD int out = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    assert_true(in >= 0 && out >= 0);
+    assert_int_equal(br_read_all(in, &text, from, NULL), 0);
+    assert_int_equal(br_write_all(out, text.data, text.len), 0);
+    assert_int_equal(fchmod(out, 0644), 0);
+    return path;
+}
+
 void craft(struct world *w, const char *kind)
 {
-    shell(w, w->uid, "python3 %s/core/image/test_archives.py %s %s %s", getenv("BRIDLE_SOURCE"),
-          kind, w->archive, w->victim);
+    char path[128];
+    shell(w, w->uid, "python3 %s %s %s %s", archives_script(w, path), kind, w->archive, w->victim);
 }
 
 bool victim_untouched(const struct world *w)

@@ -24,6 +24,8 @@ void shell(struct world *w, uid_t uid, const char *fmt, ...) BR_PRINTF(3, 4);
 void image(struct world *w, const char *fmt, ...) BR_PRINTF(2, 3);
 void make_world(struct world *w, uid_t uid);
 void end_world(struct world *w);
+/* A copy of test_archives.py that an ordinary user can read wherever the sources lie. */
+const char *archives_script(const struct world *w, char path[128]);
 void craft(struct world *w, const char *kind);
 bool victim_untouched(const struct world *w);
 unsigned entries(const struct world *w, const char *prefix);
