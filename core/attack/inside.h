@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Also known to the host's side (stage.c). */
+/* The exit status, by which the host's side (stage_judge(), rows_*.c) knows what came of it. */
 enum in_code { IN_THROUGH = 20, IN_BLOCKED = 21, IN_FAILED = 22 };
 
 typedef int in_fn(void);

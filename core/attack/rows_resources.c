@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "attack/attack.h"
+#include "attack/inside.h"
 
 #define MIB "1048576"
 
@@ -51,7 +52,7 @@ static enum outcome flood(struct stage *s)
     if (stage_launch(s, -1) != 0 || stage_attack(s, s->attack->inside, 15000, &r) < 0)
         return OUT_UNDONE;
     stage_note(s, "%llu bytes written, %zu kept", (unsigned long long)r.bytes, r.kept);
-    if (stage_end(s) < 0 || r.exit != 20)
+    if (stage_end(s) < 0 || r.exit != IN_THROUGH)
         return OUT_UNDONE;
     if (s->control) /* what would be kept if nobody counted */
         return r.bytes > BR_TOOL_RESULT_MAX ? OUT_THROUGH : OUT_UNDONE;
@@ -98,7 +99,7 @@ static enum outcome daemon_left(struct stage *s)
         stage_note(s, "the daemon writes as long as its command runs");
         return r.exit == 0 ? OUT_THROUGH : OUT_UNDONE;
     }
-    if (stage_attack(s, s->attack->inside, 5000, &r) < 0 || r.exit != 21)
+    if (stage_attack(s, s->attack->inside, 5000, &r) < 0 || r.exit != IN_BLOCKED)
         return OUT_UNDONE;
     off_t then = size_of(s, "out/alive");
     usleep(200000);
@@ -115,7 +116,7 @@ static enum outcome end_with_daemons(struct stage *s)
     struct exec_result r;
     if (stage_launch(s, -1) != 0 || stage_attack(s, "orphans", 10000, &r) < 0)
         return OUT_UNDONE;
-    if (r.exit != 21)
+    if (r.exit != IN_BLOCKED)
         return stage_judge(s, &r);
     struct pollfd p = {.fd = s->pidfd, .events = POLLIN};
     if (s->control) {

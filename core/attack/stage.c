@@ -7,7 +7,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <grp.h>
 #include <poll.h>
 #include <sched.h>
@@ -15,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/ipc.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -24,6 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "attack/inside.h"
 #include "attack/stage_priv.h"
 
 #define PATIENCE_MS 15000u
@@ -532,12 +531,12 @@ enum outcome stage_judge(struct stage *s, const struct exec_result *r)
     }
     stage_note(s, "%.*s", (int)strcspn(r->line, "\n"), r->line);
     switch (r->exit) {
-    case 20:
+    case IN_THROUGH:
         return OUT_THROUGH;
-    case 21:
+    case IN_BLOCKED:
         return OUT_BLOCKED;
     default:
-        if (r->exit != 22)
+        if (r->exit != IN_FAILED)
             stage_note(s, "exit status %d: %.200s", r->exit, r->line);
         return OUT_UNDONE;
     }

@@ -54,7 +54,7 @@ int br_walk(int root, bool lenient, br_walk_fn *fn, void *ctx, struct br_err *er
  * may be at work in it. 0 also if it is not there. */
 int br_remove_tree(int dir, const char *name, struct br_err *err);
 
-/* ---- names.c ---- */
+/* ---- store.c, list.c ---- */
 
 /* Let NAME stand for an image, atomically. */
 int br_image_name_set(const struct br_image_store *s, const char *name, const char *id,
@@ -67,7 +67,7 @@ struct br_image_names {
     char (*names)[BR_IMAGE_NAME_MAX];
     size_t n;
 };
-/* All names, sorted; or all ids that have an index (then `ids`). Free with br_image_names_free. */
+/* All names, sorted. Free with br_image_names_free(). */
 int br_image_names_list(const struct br_image_store *s, struct br_image_names *l,
                         struct br_err *err);
 void br_image_names_free(struct br_image_names *l);
@@ -75,6 +75,7 @@ struct br_image_ids {
     char (*ids)[BR_IMAGE_ID_MAX];
     size_t n;
 };
+/* The ids of all images that have an index, sorted. Free with br_image_ids_free(). */
 int br_image_ids_list(const struct br_image_store *s, struct br_image_ids *l, struct br_err *err);
 void br_image_ids_free(struct br_image_ids *l);
 

@@ -15,7 +15,6 @@ struct serve {
     bool predicates; /* the compiled bundle has one */
     /* purpose adapter: why the response that is being read has failed already */
     struct br_err adapt_err;
-    unsigned adapt_line;
 };
 
 extern const struct br_msg_rule br_serve_policy_rules[];

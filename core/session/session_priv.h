@@ -56,7 +56,7 @@ struct reply {
     struct br_buf data;  /* the main body */
     struct br_buf data2; /* a second one */
     char text[BR_NAME_MAX];
-    uint64_t n1, n2;
+    uint64_t n1;
 };
 
 struct session {

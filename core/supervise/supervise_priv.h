@@ -110,7 +110,7 @@ struct supervisor {
     bool session_done, canceled;
     int session_code, session_exit;
     char session_text[BR_ERR_TEXT_MAX];
-    bool audit_ready, audit_closed;
+    bool audit_closed;
     int audit_code;
     char audit_text[BR_ERR_TEXT_MAX], audit_status[32];
 

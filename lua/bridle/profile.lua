@@ -3,7 +3,6 @@
 --- checks against the compiled-in ceiling. Nothing here makes anything larger than that.
 
 local json = require "json"
-local nearest = require "bridle.nearest"
 local schema = require "bridle.schema"
 
 local profile = {}
@@ -159,13 +158,6 @@ function profile.load(value)
   local normal, failure = schema.catch(profile.normalise, value)
   if not normal then error(failure.message, 0) end
   return normal
-end
-
---- A hint for a name that no built-in profile has.
----@param name string
----@return string
-function profile.hint(name)
-  return nearest.hint(name, profile.BUILTIN)
 end
 
 return profile
