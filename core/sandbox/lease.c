@@ -20,8 +20,6 @@
 #define EXT4_MAGIC 0xEF53
 #define TMPFS_MAGIC_ 0x01021994
 
-static const char *const kinds[] = {"none", "tmpfs", "ext4"};
-
 uint64_t br_lease_attrs(const struct br_disk_lease *d)
 {
     return MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (d->noexec ? MOUNT_ATTR_NOEXEC : 0);
@@ -186,7 +184,7 @@ void br_leases_receipt(struct br_buf *out, const struct br_leases *ls, const str
             "%s{\"lease\":\"%s\",\"point\":\"%s\",\"kind\":\"%s\",\"plannedBytes\":%" PRIu64
             ",\"plannedInodes\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"freeBytes\":%" PRIu64
             ",\"inodes\":%" PRIu64 ",\"freeInodes\":%" PRIu64 ",\"backingBytes\":%" PRIu64,
-            sep, br_disk_names[i], br_disk_points[i], kinds[d->quota.kind], d->quota.bytes,
+            sep, br_disk_names[i], br_disk_points[i], br_quota_names[d->quota.kind], d->quota.bytes,
             d->quota.inodes, s->bytes, s->free_bytes, s->inodes, s->free_inodes, s->backing_bytes);
         br_buf_printf(out, ",\"nosuid\":%s,\"nodev\":%s,\"noexec\":%s",
                       s->nosuid ? "true" : "false", s->nodev ? "true" : "false",
@@ -205,14 +203,6 @@ void br_leases_receipt(struct br_buf *out, const struct br_leases *ls, const str
 }
 
 /* ---- make, hand over, release ---- */
-
-static bool is_noexec(const struct br_plan *plan, unsigned disk)
-{
-    static const uint32_t flags[BR_DISKS] = {[BR_DISK_WORKSPACE] = BR_PLAN_WORKSPACE_NOEXEC,
-                                             [BR_DISK_STATE] = BR_PLAN_STATE_NOEXEC,
-                                             [BR_DISK_SCRATCH] = BR_PLAN_SCRATCH_NOEXEC};
-    return (plan->flags & flags[disk]) != 0;
-}
 
 static int open_ext4(struct br_disk_lease *d, struct br_host *h, const char *state,
                      const struct br_who *who, struct br_err *err)
@@ -234,7 +224,7 @@ int br_leases_open(struct br_leases *ls, struct br_host *h, const struct br_plan
         if (plan->disks[i].kind == BR_QUOTA_NONE)
             continue;
         d->quota = plan->disks[i];
-        d->noexec = is_noexec(plan, i);
+        d->noexec = (plan->flags & br_disk_noexec[i]) != 0;
         d->uid = who->uid;
         d->gid = who->gid;
         r = d->quota.kind == BR_QUOTA_EXT4

@@ -131,8 +131,6 @@ static void put_allowed_mounts(struct br_buf *out, const struct br_plan *plan, b
 
 static void put_mounts(struct br_buf *out, const struct br_plan *plan)
 {
-    static const uint32_t lease_noexec[BR_DISKS] = {BR_PLAN_WORKSPACE_NOEXEC, BR_PLAN_STATE_NOEXEC,
-                                                    BR_PLAN_SCRATCH_NOEXEC};
     bool host = strcmp(plan->image, "host") == 0;
     br_buf_printf(out, "\"mounts\":[");
     put_mount(out, "/", host ? "image:host (/usr, a minimal /etc, /dev)" : plan->image,
@@ -152,7 +150,7 @@ static void put_mounts(struct br_buf *out, const struct br_plan *plan)
             continue;
         snprintf(source, sizeof(source), "lease:%s", br_disk_names[i]);
         put_mount(out, br_disk_points[i], source, br_quota_names[plan->disks[i].kind], true,
-                  plan->flags & lease_noexec[i]);
+                  plan->flags & br_disk_noexec[i]);
     }
     br_buf_printf(out, "]");
 }

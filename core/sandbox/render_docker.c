@@ -68,8 +68,6 @@ static void put_tmpfs(struct argv *a, const char *at, uint64_t bytes, uint64_t i
 
 static void put_mounts(struct argv *a, const struct br_plan *plan, const struct br_docker_env *env)
 {
-    static const uint32_t noexec[BR_DISKS] = {BR_PLAN_WORKSPACE_NOEXEC, BR_PLAN_STATE_NOEXEC,
-                                              BR_PLAN_SCRATCH_NOEXEC};
     const struct br_limits *l = &plan->limits;
     put_tmpfs(a, "/tmp", l->tmp_bytes, l->tmp_inodes, plan->flags & BR_PLAN_TMP_NOEXEC, "1777");
     put_tmpfs(a, BR_BOX_HOME, l->tmp_bytes, l->tmp_inodes, plan->flags & BR_PLAN_HOME_NOEXEC,
@@ -77,7 +75,7 @@ static void put_mounts(struct argv *a, const struct br_plan *plan, const struct 
     for (unsigned i = 0; i < BR_DISKS; i++)
         if (plan->disks[i].kind == BR_QUOTA_TMPFS)
             put_tmpfs(a, br_disk_points[i], plan->disks[i].bytes, plan->disks[i].inodes,
-                      plan->flags & noexec[i], "0700");
+                      plan->flags & br_disk_noexec[i], "0700");
     word(a, "--mount=type=bind,src=%s,dst=/bridle-init,readonly", env->init);
     if (plan->workspace != BR_WORKSPACE_BIND)
         return;

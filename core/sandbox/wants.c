@@ -86,16 +86,13 @@ static void want_workspace(struct br_mount_wants *w, const struct br_box *b,
 /* Their quotas are compared by br_leases_measure(). */
 static void want_leases(struct br_mount_wants *w, const struct br_plan *plan)
 {
-    static const uint32_t flags[BR_DISKS] = {[BR_DISK_WORKSPACE] = BR_PLAN_WORKSPACE_NOEXEC,
-                                             [BR_DISK_STATE] = BR_PLAN_STATE_NOEXEC,
-                                             [BR_DISK_SCRATCH] = BR_PLAN_SCRATCH_NOEXEC};
     for (unsigned i = 0; i < BR_DISKS; i++) {
         bool ext4 = plan->disks[i].kind == BR_QUOTA_EXT4;
         if (plan->disks[i].kind == BR_QUOTA_NONE)
             continue;
         struct br_mount_want *e =
             br_want(w, br_disk_points[i],
-                    LOCKED | noexec(plan, flags[i]) | (ext4 ? BR_MNT_IDMAPPED : 0), 0);
+                    LOCKED | noexec(plan, br_disk_noexec[i]) | (ext4 ? BR_MNT_IDMAPPED : 0), 0);
         e->type = ext4 ? "ext4" : "tmpfs";
     }
 }

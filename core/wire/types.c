@@ -94,6 +94,8 @@ void br_allowed_get(struct br_rd *r, struct br_plan *p)
 
 const char *const br_disk_names[BR_DISKS] = {"workspace", "state", "scratch"};
 const char *const br_disk_points[BR_DISKS] = {"/workspace", "/state", "/scratch"};
+const uint32_t br_disk_noexec[BR_DISKS] = {BR_PLAN_WORKSPACE_NOEXEC, BR_PLAN_STATE_NOEXEC,
+                                           BR_PLAN_SCRATCH_NOEXEC};
 
 void br_plan_default(struct br_plan *p)
 {

@@ -82,7 +82,7 @@ struct br_quota {
     uint64_t bytes;
     uint64_t inodes;
 };
-/* Leases of a plan, in this order; where they are mounted: br_lease_points. */
+/* Leases of a plan, in this order; where they are mounted: br_disk_points. */
 enum br_disk { BR_DISK_WORKSPACE, BR_DISK_STATE, BR_DISK_SCRATCH, BR_DISKS };
 extern const char *const br_disk_names[BR_DISKS];  /* "workspace", "state", "scratch" */
 extern const char *const br_disk_points[BR_DISKS]; /* "/workspace", "/state", "/scratch" */
@@ -100,6 +100,8 @@ enum br_plan_flag {
     BR_PLAN_NO_LANDLOCK = 1u << 5, /* the profile does without; otherwise a host without refuses */
 };
 #define BR_PLAN_FLAGS_ALL 0x3fu
+/* Of those, the one that says that nothing in this lease can be executed. */
+extern const uint32_t br_disk_noexec[BR_DISKS];
 
 /* What an allowed path was when the plan was made. The launcher compares right before the mount. */
 struct br_fingerprint {
