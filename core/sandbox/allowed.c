@@ -45,8 +45,7 @@ static bool has_control(const char *s)
     return false;
 }
 
-/* Length of the path part; *dir says whether `/` or a slash and two stars followed it. */
-static size_t split_suffix(const char *pattern, bool *dir)
+size_t br_allowed_split(const char *pattern, bool *dir)
 {
     size_t n = strlen(pattern);
     *dir = false;
@@ -106,7 +105,7 @@ int br_allowed_path_check(const char *pattern, struct br_err *err)
         return REFUSE(err, pattern, "has a comma; nothing was started. Rename the file");
     if (strchr(pattern, '\\'))
         return REFUSE(err, pattern, "has a backslash; nothing was started. Rename the file");
-    size_t len = split_suffix(pattern, &dir);
+    size_t len = br_allowed_split(pattern, &dir);
     for (size_t i = 0; i < len; i++)
         if (pattern[i] == '*' || pattern[i] == '?')
             return REFUSE(err, pattern,
@@ -226,7 +225,7 @@ int br_allowed_open(struct br_allowed_root *root, const char *pattern, struct br
     int r = br_allowed_path_check(pattern, err);
     if (r < 0)
         return r;
-    size_t n = split_suffix(pattern, &out->dir);
+    size_t n = br_allowed_split(pattern, &out->dir);
     memcpy(out->rel, pattern, n);
     out->rel[n] = 0;
     /* O_NOFOLLOW with O_PATH opens a final link itself; RESOLVE_NO_SYMLINKS then refuses it. */

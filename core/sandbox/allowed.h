@@ -15,6 +15,9 @@
  * control character, invalid UTF-8.
  */
 int br_allowed_path_check(const char *pattern, struct br_err *err);
+/* Of a pattern that passes: the length of its path, without what ends it; *dir says whether that is
+ * the slash, or the slash and the stars, of a directory. */
+size_t br_allowed_split(const char *pattern, bool *dir);
 
 /* One allowed path, opened and checked. */
 struct br_allowed {

@@ -63,9 +63,8 @@ static void put_sources(struct br_buf *out, const struct br_plan *plan)
     br_buf_printf(out, "\"allowedPaths\":[");
     for (uint32_t i = 0; i < plan->nsources; i++) {
         const struct br_fingerprint *f = &plan->sources[i];
-        size_t n = strlen(plan->allowed_paths[i]);
-        bool tree =
-            n > 1 && (plan->allowed_paths[i][n - 1] == '*' || plan->allowed_paths[i][n - 1] == '/');
+        bool tree;
+        (void)br_allowed_split(plan->allowed_paths[i], &tree);
         br_buf_printf(out, "%s{", i ? "," : "");
         put_str(out, "path", plan->allowed_paths[i]);
         br_buf_printf(out,
@@ -118,11 +117,8 @@ static void put_allowed_mounts(struct br_buf *out, const struct br_plan *plan, b
     for (uint32_t i = 0; i < plan->nallowed; i++) {
         char target[BR_PATH_MAX + 16], source[BR_PATH_MAX + 16];
         const char *p = plan->allowed_paths[i];
-        size_t n = strlen(p);
-        if (n > 3 && strcmp(p + n - 3, "/**") == 0)
-            n -= 3;
-        else if (n > 1 && p[n - 1] == '/')
-            n--;
+        bool tree;
+        size_t n = br_allowed_split(p, &tree);
         snprintf(target, sizeof(target), BR_BOX_WORKSPACE "/%.*s", (int)n, p);
         snprintf(source, sizeof(source), "workspace:%.*s", (int)n, p);
         put_mount(out, target, source, "bind", true, noexec);

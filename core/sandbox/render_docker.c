@@ -82,11 +82,8 @@ static void put_mounts(struct argv *a, const struct br_plan *plan, const struct 
     word(a, "--mount=type=bind,src=%s,dst=" BR_BOX_WORKSPACE ",readonly", env->workspace);
     for (uint32_t i = 0; i < plan->nallowed; i++) {
         const char *p = plan->allowed_paths[i];
-        size_t n = strlen(p);
-        if (n > 3 && strcmp(p + n - 3, "/**") == 0)
-            n -= 3;
-        else if (n > 1 && p[n - 1] == '/')
-            n--;
+        bool tree;
+        size_t n = br_allowed_split(p, &tree);
         /* no ',' in it: the syntax of allowed paths refuses that */
         word(a, "--mount=type=bind,src=%s/%.*s,dst=" BR_BOX_WORKSPACE "/%.*s", env->workspace,
              (int)n, p, (int)n, p);
