@@ -62,34 +62,44 @@ int br_owner_tag(char *dst, size_t cap, struct br_err *err)
     return 0;
 }
 
+/* Whose a name is, as far as it says so. */
+struct tag {
+    uint64_t pidns, start;
+    char boot[9];
+    long pid;
+};
+
+/* False for a name without a tag, and if /proc does not say where this process is: *here. */
+static bool parse(const char *name, struct tag *t, struct tag *here)
+{
+    return sscanf(name, "bridle.%" SCNu64 ".%8[0-9a-f].%ld.%" SCNu64, &t->pidns, t->boot, &t->pid,
+                  &t->start) == 4 &&
+           host_identity(&here->pidns, here->boot) == 0;
+}
+
+static bool same_boot(const struct tag *a, const struct tag *b)
+{
+    return strcmp(a->boot, b->boot) == 0;
+}
+
 bool br_owner_is_dead(const char *name)
 {
-    uint64_t pidns, ns, start;
-    char boot[9], b[9];
-    long pid;
-    if (sscanf(name, "bridle.%" SCNu64 ".%8[0-9a-f].%ld.%" SCNu64, &ns, b, &pid, &start) != 4)
-        return false;
-    if (host_identity(&pidns, boot) < 0 || ns != pidns || strcmp(b, boot) != 0 || pid <= 0)
+    struct tag t, here;
+    if (!parse(name, &t, &here) || t.pidns != here.pidns || !same_boot(&t, &here) || t.pid <= 0)
         return false;
     errno = 0;
-    uint64_t now = start_time(pid);
-    return now == 0 ? errno == ENOENT || errno == ESRCH : now != start;
+    uint64_t now = start_time(t.pid);
+    return now == 0 ? errno == ENOENT || errno == ESRCH : now != t.start;
 }
 
 bool br_owner_is_foreign(const char *name)
 {
-    uint64_t pidns, ns, start;
-    char boot[9], b[9];
-    long pid;
-    return sscanf(name, "bridle.%" SCNu64 ".%8[0-9a-f].%ld.%" SCNu64, &ns, b, &pid, &start) == 4 &&
-           host_identity(&pidns, boot) == 0 && strcmp(b, boot) == 0 && ns != pidns;
+    struct tag t, here;
+    return parse(name, &t, &here) && same_boot(&t, &here) && t.pidns != here.pidns;
 }
 
 bool br_owner_is_past(const char *name)
 {
-    uint64_t pidns, ns, start;
-    char boot[9], b[9];
-    long pid;
-    return sscanf(name, "bridle.%" SCNu64 ".%8[0-9a-f].%ld.%" SCNu64, &ns, b, &pid, &start) == 4 &&
-           host_identity(&pidns, boot) == 0 && strcmp(b, boot) != 0;
+    struct tag t, here;
+    return parse(name, &t, &here) && !same_boot(&t, &here);
 }
