@@ -12,7 +12,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <grp.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -22,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/test_tools.h"
 
 #define USER (63000u + (unsigned)getpid() % 900u)
 
@@ -58,16 +58,10 @@ static int copy_programs(void **state)
     return 0;
 }
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
-
 static int remove_programs(void **state)
 {
     (void)state;
-    return nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    return test_remove_tree(dir);
 }
 
 /* Run the suite as `uid`; its output. */

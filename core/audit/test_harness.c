@@ -3,7 +3,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "audit/test_harness.h"
+#include "base/test_tools.h"
 
 static int capture(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
@@ -89,14 +89,6 @@ void h_init(struct harness *h)
     owner_of_dir(h);
 }
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 void h_close(struct br_chan *c)
 {
     br_chan_close(c);
@@ -126,7 +118,7 @@ void h_free(struct harness *h)
         h_wait(h);
     }
     br_buf_free(&h->m.body);
-    assert_int_equal(nftw(h->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
+    assert_int_equal(test_remove_tree(h->dir), 0);
 }
 
 static void run_program(struct harness *h, int fd)

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <sched.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -23,6 +22,7 @@
 #include <unistd.h>
 
 #include "audit/store.h"
+#include "base/test_tools.h"
 
 struct place {
     char dir[64];
@@ -41,20 +41,12 @@ static int setup(void **state)
     return 0;
 }
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 static int teardown(void **state)
 {
     struct place *p = *state;
     close(p->fd);
     assert_int_equal(chdir("/"), 0);
-    assert_int_equal(nftw(p->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
+    assert_int_equal(test_remove_tree(p->dir), 0);
     free(p);
     return 0;
 }

@@ -19,19 +19,12 @@
 
 #include <cmocka.h>
 
+#include "base/test_tools.h"
 #include "confine/confine.h"
 #include "confine/test_evil.h"
 
 #define USER (62000u + (unsigned)getpid() % 900u)
 #define TOOL_UID 60717u
-
-static void need_root(void)
-{
-    if (geteuid() != 0) {
-        print_message("needs root: it plays root and an ordinary user in turn\n");
-        skip();
-    }
-}
 
 static void become(uid_t uid)
 {
@@ -150,7 +143,7 @@ static void check_evil(uid_t uid)
 static void test_evil(void **state)
 {
     (void)state;
-    need_root();
+    test_need_root();
     check_evil(0);
     check_evil(USER);
 }
@@ -176,7 +169,7 @@ static void check_status(uid_t uid)
 static void test_status(void **state)
 {
     (void)state;
-    need_root();
+    test_need_root();
     check_status(0);
     check_status(USER);
 }
@@ -186,7 +179,7 @@ static void test_refused(void **state)
 {
     struct evil_rig r;
     (void)state;
-    need_root();
+    test_need_root();
     evil_rig_make(&r, USER);
     run(&r, &(struct variant){.no_users = true});
     assert_int_equal(was.result, -BR_E_REQUIREMENT_MISSING);

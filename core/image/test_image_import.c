@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "base/test_tools.h"
 #include "confine/test_evil.h"
 #include "image/test_world.h"
 
@@ -62,7 +63,7 @@ static void test_sources(void **state)
 {
     char id[BR_IMAGE_ID_MAX] = "";
     (void)state;
-    need_root();
+    test_need_root();
     check_sources(0, id);
     check_sources(USER, id);
 }
@@ -74,7 +75,7 @@ static void test_other_file_system(void **state)
     struct stat there, here;
     char far[64], near_id[BR_IMAGE_ID_MAX], far_id[BR_IMAGE_ID_MAX];
     (void)state;
-    need_root();
+    test_need_root();
     make_world(&w, 0);
     snprintf(far, sizeof(far), "/dev/shm/bridle-import-%d.tar", (int)getpid());
     shell(&w, 0,
@@ -98,7 +99,7 @@ static void test_wrong_kind(void **state)
 {
     struct world w;
     (void)state;
-    need_root();
+    test_need_root();
     make_world(&w, 0);
     shell(&w, 0, "echo text >%s", w.archive);
     image(&w, "import --name=x --format=oci -- %s", w.archive);
@@ -155,7 +156,7 @@ static void check_hostile(uid_t uid)
 static void test_hostile(void **state)
 {
     (void)state;
-    need_root();
+    test_need_root();
     check_hostile(0);
     check_hostile(USER);
 }
@@ -198,7 +199,7 @@ static void check_special(uid_t uid)
 static void test_special(void **state)
 {
     (void)state;
-    need_root();
+    test_need_root();
     check_special(0);
     check_special(USER);
 }
@@ -208,7 +209,7 @@ static void test_limits(void **state)
     struct world w;
     char id[BR_IMAGE_ID_MAX];
     (void)state;
-    need_root();
+    test_need_root();
     make_world(&w, USER);
     craft(&w, "bytes");
     image(&w, "import --name=x --max-bytes=999 -- %s", w.archive);
@@ -269,7 +270,7 @@ static void test_missing(void **state)
     struct world w;
     char id[BR_IMAGE_ID_MAX], want[64], dirs[128];
     (void)state;
-    need_root();
+    test_need_root();
     make_world(&w, 0);
     for (unsigned i = 0; i < BR_ARRAY_LEN(rows); i++) {
         craft(&w, rows[i].kind);
@@ -319,7 +320,7 @@ static void check_confined(uid_t uid)
 static void test_confined(void **state)
 {
     (void)state;
-    need_root();
+    test_need_root();
     check_confined(0);
     check_confined(USER);
 }
@@ -355,7 +356,7 @@ static void check_evil(uid_t uid)
 static void test_evil(void **state)
 {
     (void)state;
-    need_root();
+    test_need_root();
     check_evil(0);
     check_evil(USER);
 }
@@ -390,7 +391,7 @@ static void check_urls(uid_t uid)
 static void test_urls(void **state)
 {
     (void)state;
-    need_root();
+    test_need_root();
     check_urls(0);
     check_urls(USER);
 }
@@ -399,7 +400,7 @@ static void test_deadline(void **state)
 {
     struct world w;
     (void)state;
-    need_root();
+    test_need_root();
     make_world(&w, USER);
     craft(&w, "plain");
     replace_tool(&w, "umoci", "while :; do :; done");
@@ -414,7 +415,7 @@ static void test_flood(void **state)
 {
     struct world w;
     (void)state;
-    need_root();
+    test_need_root();
     make_world(&w, USER);
     craft(&w, "plain");
     replace_tool(&w, "umoci", "i=0; while :; do i=$((i+1)); echo >f$i; done");
@@ -514,7 +515,7 @@ static void check_signal(int sig)
 static void test_signals(void **state)
 {
     (void)state;
-    need_root();
+    test_need_root();
     check_signal(SIGINT);
     check_signal(SIGTERM);
     check_signal(SIGHUP);
@@ -528,7 +529,7 @@ static void test_side_by_side(void **state)
     char id[BR_IMAGE_ID_MAX];
     int status = 0;
     (void)state;
-    need_root();
+    test_need_root();
     make_world(&w, USER);
     craft(&w, "plain");
     pid_t pid = start_hanging(&w);
@@ -555,7 +556,7 @@ static void test_verbs(void **state)
     struct world w;
     char a[BR_IMAGE_ID_MAX], b[BR_IMAGE_ID_MAX];
     (void)state;
-    need_root();
+    test_need_root();
     make_world(&w, USER);
     image(&w, "list");
     assert_int_equal(w.exit, 0);
@@ -642,7 +643,7 @@ static void test_usage(void **state)
     };
     struct world w;
     (void)state;
-    need_root();
+    test_need_root();
     make_world(&w, USER);
     for (unsigned i = 0; i < BR_ARRAY_LEN(wrong); i++) {
         image(&w, "%s", wrong[i]);
@@ -666,7 +667,7 @@ static void test_build(void **state)
     struct world w;
     char id[BR_IMAGE_ID_MAX];
     (void)state;
-    need_root();
+    test_need_root();
     make_world(&w, 0);
     shell(&w, 0, ". /etc/os-release; echo $VERSION_CODENAME");
     w.said[strcspn(w.said, "\n")] = 0;

@@ -16,14 +16,6 @@
 
 #include "image/test_world.h"
 
-void need_root(void)
-{
-    if (geteuid() != 0) {
-        print_message("needs root: it plays root and an ordinary user in turn\n");
-        skip();
-    }
-}
-
 static void become(uid_t uid)
 {
     if (uid && (setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0))

@@ -18,7 +18,6 @@ struct world {
     int exit;
 };
 
-void need_root(void);
 void run(struct world *w, uid_t uid, const char *const *argv);
 void shell(struct world *w, uid_t uid, const char *fmt, ...) BR_PRINTF(3, 4);
 void image(struct world *w, const char *fmt, ...) BR_PRINTF(2, 3);

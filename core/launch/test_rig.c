@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <grp.h>
 #include <poll.h>
 #include <sched.h>
@@ -14,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "base/test_tools.h"
 #include "launch/test_rig.h"
 
 #define ANSWER_MAX 60000
@@ -125,10 +125,7 @@ static void receive(struct rig *r, const bool *a, const bool *b)
 
 void rig_need_root(void)
 {
-    if (geteuid() != 0) {
-        print_message("needs root: it plays root and an ordinary user in turn\n");
-        skip();
-    }
+    test_need_root();
 }
 
 static void own(const struct rig *r, const char *path)
@@ -262,12 +259,6 @@ void rig_config(struct rig *r)
         assert_int_equal(k, 0);
 }
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
-
 void rig_close(struct rig *r)
 {
     int status = -1;
@@ -281,7 +272,7 @@ void rig_close(struct rig *r)
     }
     free(r->receipt);
     br_plan_free(&r->plan);
-    assert_int_equal(nftw(r->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
+    assert_int_equal(test_remove_tree(r->dir), 0);
 }
 
 bool rig_resolve(struct rig *r, int ws_fd)

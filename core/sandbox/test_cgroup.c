@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -19,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "base/test_tools.h"
 #include "sandbox/cgroup.h"
 #include "sandbox/owner.h"
 #include "sandbox/sys.h"
@@ -43,12 +43,6 @@ static void make(const char *name)
     assert_int_equal(mkdir(path, 0755), 0);
 }
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
-
 static int set_up(void **state)
 {
     (void)state;
@@ -60,7 +54,7 @@ static int tear_down(void **state)
 {
     (void)state;
     br_sys_hook = NULL;
-    return nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    return test_remove_tree(dir);
 }
 
 /* Plain files cannot do what cgroup.subtree_control does. */

@@ -4,7 +4,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "base/test_tools.h"
 #include "sandbox/tree.h"
 
 struct place {
@@ -82,18 +82,12 @@ static int make(void **state)
     return 0;
 }
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
-
 static int destroy(void **state)
 {
     struct place *p = *state;
     close(p->fd);
     free(p->covers);
-    int r = nftw(p->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    int r = test_remove_tree(p->dir);
     free(p);
     return r;
 }

@@ -12,7 +12,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <grp.h>
 #include <sched.h>
 #include <signal.h>
@@ -24,6 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/test_tools.h"
 #include "support/e2e.h"
 
 #define WORKSPACE_UID 1000u
@@ -104,15 +104,9 @@ void e2e_open(struct e2e *t, uid_t uid)
     list_cgroups(t->cgroups, sizeof(t->cgroups));
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
-
 void e2e_close(struct e2e *t)
 {
-    assert_int_equal(nftw(t->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+    assert_int_equal(test_remove_tree(t->dir), 0);
 }
 
 void e2e_write(struct e2e *t, const char *path, const char *text)
