@@ -50,27 +50,20 @@ static void open_project(struct e2e *t)
               "dd of=root/bin/foreign bs=1 seek=18 conv=notrunc status=none");
 }
 
-static void expect(struct e2e_result *r, int status, const char *said)
-{
-    if (r->status != status ||
-        (said && !strstr((char *)r->err.data, said) && !strstr((char *)r->out.data, said)))
-        fail_msg("status %d, not %d; expected '%s' in:\n%s%s", r->status, status, said ? said : "",
-                 (char *)r->out.data, (char *)r->err.data);
-    e2e_result_free(r);
-}
-
 static void import(struct e2e *t)
 {
     struct e2e_result r;
     e2e_run(t, &r, "bridle", "image", "import", "--name", "small", "root", NULL);
-    expect(&r, 0, "sha256:");
+    e2e_expect(&r, 0, "sha256:");
+    e2e_result_free(&r);
 }
 
 static void activate(struct e2e *t, const char *profile)
 {
     struct e2e_result r;
     e2e_run(t, &r, "bridle", "activate", profile, "--image", "small", NULL);
-    expect(&r, 0, NULL);
+    e2e_expect(&r, 0, NULL);
+    e2e_result_free(&r);
 }
 
 static void runs(struct e2e *t, const char *profile, int status, const char *said, const char *a,
@@ -79,7 +72,8 @@ static void runs(struct e2e *t, const char *profile, int status, const char *sai
     struct e2e_result r;
     e2e_run(t, &r, "bridle", "exec", "--json", "-C", "workspace", "-p", "policy.lua", "--profile",
             profile, "--image", "small", "task.yaml", "--", a, b, c, NULL);
-    expect(&r, status, said);
+    e2e_expect(&r, status, said);
+    e2e_result_free(&r);
 }
 
 static void check_profile(const char *profile)
@@ -102,7 +96,8 @@ static void check_profile(const char *profile)
                "conv=notrunc status=none");
     runs(&t, profile, 5, "its bytes were changed", "/bin/true", NULL, NULL);
     e2e_run(&t, &r, "bridle", "image", "verify", "--json", NULL);
-    expect(&r, 5, "INVALID_IMAGE");
+    e2e_expect(&r, 5, "INVALID_IMAGE");
+    e2e_result_free(&r);
     /* put right by another import */
     import(&t);
     runs(&t, profile, 0, NULL, "/bin/true", NULL, NULL);

@@ -38,19 +38,6 @@ static void open_project(struct e2e *t)
               "2 << 20, inodes = 32, name = 'notes' } } }, offers = { 'workspace-tmpfs-v1' } }\n");
 }
 
-static bool has(const struct br_buf *b, const char *text)
-{
-    return b->len && memmem(b->data, b->len, text, strlen(text));
-}
-
-static void expect(struct e2e_result *r, int status, const char *said)
-{
-    if (r->status != status || (said && !has(&r->out, said) && !has(&r->err, said)))
-        fail_msg("status %d, not %d; expected '%s' in:\n%s%s", r->status, status, said ? said : "",
-                 r->out.data ? (char *)r->out.data : "", r->err.data ? (char *)r->err.data : "");
-    e2e_result_free(r);
-}
-
 /* One simple command of at most three words. */
 static void run(struct e2e *t, int status, const char *said, const char *a, const char *b,
                 const char *c)
@@ -58,7 +45,8 @@ static void run(struct e2e *t, int status, const char *said, const char *a, cons
     struct e2e_result r;
     e2e_run(t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "--profile",
             "disks.lua", "task.yaml", "--", a, b, c, NULL);
-    expect(&r, status, said);
+    e2e_expect(&r, status, said);
+    e2e_result_free(&r);
 }
 
 static void test_disks(void **state)
@@ -70,11 +58,13 @@ static void test_disks(void **state)
     t.activated = true;
     e2e_run(&t, &r, "bridle", "activate", "disks.lua", NULL);
     if (geteuid() != 0) {
-        expect(&r, 6, "workspace-tmpfs-v1");
+        e2e_expect(&r, 6, "workspace-tmpfs-v1");
+        e2e_result_free(&r);
         e2e_close(&t);
         return;
     }
-    expect(&r, 0, "'disks' works");
+    e2e_expect(&r, 0, "'disks' works");
+    e2e_result_free(&r);
     run(&t, 0, NULL, "cp", "a.txt", "/state/note");
     run(&t, 0, NULL, "truncate", "-s0", "a.txt");
     run(&t, 0, "before", "cat", "/state/note", "a.txt");

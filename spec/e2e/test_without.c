@@ -39,11 +39,6 @@ static const struct {
     {"cgroups", "'memory' cannot be enforced", NULL},
 };
 
-static bool says(const struct e2e_result *r, const char *text)
-{
-    return strstr((const char *)r->out.data, text) || strstr((const char *)r->err.data, text);
-}
-
 static void run(struct e2e *t, struct e2e_result *r, const char *what, const char *profile)
 {
     if (what)
@@ -58,7 +53,7 @@ static void expect(struct e2e *t, const struct e2e_result *r, const char *what, 
                    const char *said)
 {
     char *ran = e2e_read(t, "workspace/src/ran");
-    if (r->status != status || (said && !says(r, said)) || (status && ran))
+    if (r->status != status || (said && !e2e_says(r, said)) || (status && ran))
         fail_msg("without %s: status %d, %s; expected %d and '%s' in:\n%s%s", what, r->status,
                  ran ? "it ran" : "nothing ran", status, said ? said : "", (char *)r->out.data,
                  (char *)r->err.data);

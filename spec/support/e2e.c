@@ -289,6 +289,28 @@ void e2e_run(struct e2e *t, struct e2e_result *r, const char *arg0, ...)
     e2e_wait(t, e2e_spawn(t, argv, NULL), 60, r);
 }
 
+bool e2e_says(const struct e2e_result *r, const char *text)
+{
+    size_t n = strlen(text);
+    return (r->out.len && memmem(r->out.data, r->out.len, text, n)) ||
+           (r->err.len && memmem(r->err.data, r->err.len, text, n));
+}
+
+void e2e_expect(const struct e2e_result *r, int status, const char *said)
+{
+    if (r->status != status || (said && !e2e_says(r, said)))
+        fail_msg("status %d, not %d; expected '%s' in:\n%s%s", r->status, status, said ? said : "",
+                 r->out.data ? (char *)r->out.data : "", r->err.data ? (char *)r->err.data : "");
+}
+
+void e2e_expect_file(struct e2e *t, const char *path, const char *text)
+{
+    char *is = e2e_read(t, path);
+    if (!text ? is != NULL : !is || strcmp(is, text) != 0)
+        fail_msg("'%s' is '%s', not '%s'", path, is ? is : "(absent)", text ? text : "(absent)");
+    free(is);
+}
+
 /* ---- processes ---- */
 
 static bool read_stat(pid_t pid, char comm[64], pid_t *parent)

@@ -51,6 +51,13 @@ void e2e_result_free(struct e2e_result *r);
 /* Both at once; the arguments end with NULL. */
 void e2e_run(struct e2e *t, struct e2e_result *r, const char *arg0, ...) __attribute__((sentinel));
 
+/* Fail the test unless it ended with this status and `said` (NULL: anything) is in its output. */
+void e2e_expect(const struct e2e_result *r, int status, const char *said);
+/* True if the text is in the output, stdout or stderr. */
+bool e2e_says(const struct e2e_result *r, const char *text);
+/* Fail the test unless the file below t->dir holds this text, or, for NULL, does not exist. */
+void e2e_expect_file(struct e2e *t, const char *path, const char *text);
+
 /* A process named `comm` among the descendants of `root`; nth counts from 0. 0 if none. */
 pid_t e2e_find(pid_t root, const char *comm, unsigned nth);
 /* The same, waiting at most `ms`. */
