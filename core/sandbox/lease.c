@@ -102,7 +102,6 @@ static int check_quota(struct br_disk_lease *d, int fd, const char *name, struct
                                      .free_bytes = s.f_bavail * size,
                                      .inodes = s.f_files,
                                      .free_inodes = s.f_ffree,
-                                     .ext4 = ext4,
                                      .nosuid = (s.f_flags & ST_NOSUID) != 0,
                                      .nodev = (s.f_flags & ST_NODEV) != 0,
                                      .noexec = (s.f_flags & ST_NOEXEC) != 0};
@@ -165,7 +164,6 @@ int br_leases_measure(struct br_leases *ls, pid_t pid, bool rebound, struct br_e
             r = differs(err, br_disk_names[i], "it is not mounted at its place");
         else
             r = check_quota(d, fd, br_disk_names[i], err);
-        d->stat.mnt_id = inside;
     }
     return r;
 }

@@ -19,8 +19,7 @@ struct br_lease_stat {
     uint64_t bytes, free_bytes; /* f_blocks, f_bavail, in bytes */
     uint64_t inodes, free_inodes;
     uint64_t backing_bytes; /* ext4: size of the image; tmpfs: 0 */
-    uint64_t mnt_id;        /* of the mount at the lease's place inside */
-    bool ext4, nosuid, nodev, noexec;
+    bool nosuid, nodev, noexec;
 };
 
 struct br_disk_lease {
