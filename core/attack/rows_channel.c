@@ -188,7 +188,6 @@ static enum outcome hostile_plans(struct stage *s)
     for (; n < (s->control ? 1u : HOSTILE_PLANS); n++) {
         br_plan_free(&s->plan);
         br_plan_default(&s->plan);
-        br_id_make(s->plan.run_id, "run");
         stage_allow(s, "out/**");
         if (!s->control)
             hostile_plan(&s->plan, n);

@@ -282,8 +282,6 @@ int stage_open(struct stage *s, const struct attack *a, bool control)
                         .launch = {.fd = -1},
                         .init = {.fd = -1}};
     br_plan_default(&s->plan);
-    br_id_make(s->plan.run_id, "run");
-    snprintf(s->plan.owner, sizeof(s->plan.owner), "%d:0:selftest", (int)getpid());
     if (a->flags & A_BWRAP && !control) {
         s->plan.backend = BR_BACKEND_BWRAP;
         s->plan.flags |= BR_PLAN_NO_LANDLOCK; /* which it cannot express */

@@ -117,8 +117,6 @@ int bench_launcher_open(struct bench_launcher **out, const char *dir, const char
     close(ends[1]);
     br_chan_init(&l->launch, ends[0], "launch", launch_rules, BR_ARRAY_LEN(launch_rules), l);
     br_plan_default(&l->plan);
-    br_id_make(l->plan.run_id, "run");
-    snprintf(l->plan.owner, sizeof(l->plan.owner), "%d:0:bench", (int)l->pid);
     return 0;
 }
 

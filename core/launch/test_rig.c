@@ -160,8 +160,6 @@ void rig_make(struct rig *r, uid_t uid)
     copy_program("bridle-launch", r->dir);
     copy_program("bridle-init", r->dir);
     br_plan_default(&r->plan);
-    br_id_make(r->plan.run_id, "run");
-    snprintf(r->plan.owner, sizeof(r->plan.owner), "%d:0:test", (int)getpid());
 }
 
 /*

@@ -89,7 +89,6 @@ static int send_plan(struct session *s, const struct br_plan *from, enum br_msg_
     /* what is activated is the profile's time; a run may have less of it */
     if (plan.limits.wall_seconds > s->wall_seconds && s->mode != BR_RUN_ACTIVATE)
         plan.limits.wall_seconds = s->wall_seconds;
-    memcpy(plan.table_sha256, br_table_sha256(s->table), sizeof(plan.table_sha256));
     if (r == 0)
         r = br_plan_check(&plan, err);
     br_plan_put(&o.buf, &plan);

@@ -63,15 +63,12 @@ static const struct br_msg_rule audit_rules[] = {
 /* ---- session ---- */
 
 /* Session asks; the launcher first says whether the plan is possible, and what its sources are. */
-static int resolve_plan(struct supervisor *s, struct br_plan *plan, struct br_err *err)
+static int resolve_plan(struct supervisor *s, const struct br_plan *plan, struct br_err *err)
 {
     struct program *l = &s->programs[P_LAUNCH];
     int r = br_plan_check(plan, err);
-    if (r == 0)
-        r = program_owner(l, plan->owner, err);
     if (r < 0)
         return r;
-    snprintf(plan->run_id, sizeof(plan->run_id), "%s", s->run_id);
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_plan_put(&o.buf, plan);
     br_out_fd(&o, s->workspace_fd, false);

@@ -64,8 +64,7 @@
        allowed path]n (for a run without a manifest); fds: client, audit (modes run and exec),     \
        policy script, then in mode run adapter script and broker */                                \
     X(SESSION_START, 0x0210)                                                                       \
-    /* session -> bridled: start the sandbox. struct br_plan (see br_plan_put), without run id and \
-       owner, not resolved */                                                                      \
+    /* session -> bridled: start the sandbox. struct br_plan (see br_plan_put), not resolved */    \
     X(SUP_LAUNCH, 0x0211)                                                                          \
     /* bridled -> session: str sandbox name, str image, str network, u32 mounts, blob receipt      \
        (JSON object); fd: the session's end of the init channel */                                 \

@@ -157,8 +157,6 @@ static void source_put(struct br_buf *b, const struct br_fingerprint *s)
 
 void br_plan_put(struct br_buf *b, const struct br_plan *p)
 {
-    br_buf_put_str(b, p->run_id);
-    br_buf_put_str(b, p->owner);
     br_buf_put_str(b, p->profile);
     br_buf_put_u32(b, p->profile_version);
     br_buf_put(b, p->profile_sha256, sizeof(p->profile_sha256));
@@ -174,7 +172,6 @@ void br_plan_put(struct br_buf *b, const struct br_plan *p)
     }
     br_buf_put_str(b, p->state);
     br_limits_put(b, &p->limits);
-    br_buf_put(b, p->table_sha256, sizeof(p->table_sha256));
     br_allowed_put(b, p->allowed_paths, p->nallowed);
     br_buf_put_u32(b, p->nsources);
     for (uint32_t i = 0; i < p->nsources; i++)
@@ -204,8 +201,6 @@ static void source_get(struct br_rd *r, struct br_fingerprint *s)
 void br_plan_get(struct br_rd *r, struct br_plan *p)
 {
     *p = (struct br_plan){.nallowed = 0};
-    br_rd_str(r, p->run_id, sizeof(p->run_id));
-    br_rd_str(r, p->owner, sizeof(p->owner));
     br_rd_str(r, p->profile, sizeof(p->profile));
     p->profile_version = br_rd_u32(r);
     rd_fixed(r, p->profile_sha256, sizeof(p->profile_sha256));
@@ -221,7 +216,6 @@ void br_plan_get(struct br_rd *r, struct br_plan *p)
     }
     br_rd_str(r, p->state, sizeof(p->state));
     br_limits_get(r, &p->limits);
-    rd_fixed(r, p->table_sha256, sizeof(p->table_sha256));
     br_allowed_get(r, p);
     p->nsources = br_rd_u32(r);
     if (p->nsources != 0 && p->nsources != p->nallowed) {

@@ -50,8 +50,8 @@ int br_limits_check(const struct br_limits *l, struct br_err *err);
 
 /* ---- the launch plan: what bridled asks bridle-launch for ---- */
 /*
- * Everything in it comes from the profile (which the operator chose), except the allowed paths and
- * the table hash: nothing that a manifest, a model or a packet says can name an image, a host path,
+ * Everything in it comes from the profile (which the operator chose), except the allowed paths:
+ * nothing that a manifest, a model or a packet says can name an image, a host path,
  * a mount, a route, a runtime flag, an environment value, a uid, a capability, a device or a
  * network mode.
  */
@@ -116,8 +116,6 @@ struct br_fingerprint {
 #define BR_IMAGE_ID_MAX 80 /* "host", or "sha256:" and 64 hex digits */
 
 struct br_plan {
-    char run_id[BR_ID_MAX];
-    char owner[128]; /* "pid:start-time:boot-id" of bridled, for the sweep */
     char profile[64];
     uint32_t profile_version;
     uint8_t profile_sha256[32]; /* of the profile's source text */
@@ -129,7 +127,6 @@ struct br_plan {
     struct br_quota disks[BR_DISKS];
     char state[64]; /* name of a state lease that outlives the run; "": it does not */
     struct br_limits limits;
-    uint8_t table_sha256[32];                  /* the decision table that this run is pinned to */
     char *allowed_paths[BR_ALLOWED_PATHS_MAX]; /* owned; a file, or a directory and its tree */
     uint32_t nallowed;
     struct br_fingerprint sources[BR_ALLOWED_PATHS_MAX];
