@@ -136,6 +136,19 @@ static bool build_id(int fd, uint8_t *id, size_t *n)
     return false;
 }
 
+/* From here to the end; -1 if it cannot be read. */
+static int hash_rest(int fd, uint8_t hash[32])
+{
+    struct br_sha256 s;
+    char block[16384];
+    ssize_t k;
+    br_sha256_init(&s);
+    while ((k = read(fd, block, sizeof(block))) > 0)
+        br_sha256_put(&s, block, (size_t)k);
+    br_sha256_end(&s, hash);
+    return k < 0 ? -1 : 0;
+}
+
 /* One without a build id is told by its content. */
 static void put_program(struct br_buf *out, const char *name, const char *path)
 {
@@ -143,12 +156,7 @@ static void put_program(struct br_buf *out, const char *name, const char *path)
     size_t n = sizeof(id);
     BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd >= 0 && !build_id(fd, id, &n)) {
-        struct br_sha256 s;
-        char block[16384];
-        br_sha256_init(&s);
-        for (ssize_t k; (k = read(fd, block, sizeof(block))) > 0;)
-            br_sha256_put(&s, block, (size_t)k);
-        br_sha256_end(&s, id);
+        (void)hash_rest(fd, id);
         n = 32;
     }
     if (fd < 0)
@@ -190,14 +198,7 @@ static void put_file(struct br_buf *out, const char *name, const char *path)
 {
     BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
     uint8_t hash[32];
-    char block[16384];
-    struct br_sha256 s;
-    ssize_t k = fd < 0 ? -1 : 0;
-    br_sha256_init(&s);
-    while (fd >= 0 && (k = read(fd, block, sizeof(block))) > 0)
-        br_sha256_put(&s, block, (size_t)k);
-    br_sha256_end(&s, hash);
-    if (k < 0)
+    if (fd < 0 || hash_rest(fd, hash) < 0)
         put(out, name, "unreadable");
     else
         put_hex(out, name, hash, sizeof(hash));
