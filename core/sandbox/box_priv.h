@@ -81,11 +81,11 @@ struct br_who {
     bool idmapped;               /* the workspace's mounts map the one to the other */
 };
 
-/* A user namespace that maps the owner of a workspace; kept for the next sandbox. */
+/* A user namespace that maps the owner of a mount's files; kept for the next sandbox. */
 struct br_idmap {
     int ns, uid_map, gid_map; /* -1: none yet */
     bool mapped;
-    unsigned uid, gid;
+    unsigned disk_uid, disk_gid, uid, gid; /* the former to the latter, as in struct br_who */
 };
 
 /* The empty file and the empty directory of the prepared root. */
@@ -126,8 +126,7 @@ struct br_host {
     int landlock_abi;       /* 0: none */
     struct br_cg_place place;
     struct br_idmap idmap;
-    struct br_idmap lease_map; /* BR_BOX_UID, as on the disk of a lease, to these */
-    unsigned lease_uid, lease_gid;
+    struct br_idmap lease_map; /* BR_BOX_UID, as on the disk of a lease, to the sandbox */
     int trial; /* a mount that br_who_try() made, to be closed when there is time; or -1 */
     unsigned swept;
     struct br_box_shared *shared; /* BR_SLOTS of them; 0: of the box that the launcher makes */

@@ -154,11 +154,13 @@ int br_idmap_make(struct br_idmap *m, struct br_err *err)
                         "started. As root: sysctl -w user.max_user_namespaces=15000");
 }
 
-/* The namespace that maps this owner, made ahead or kept from the sandbox before. The host's. */
+/* The namespace that maps w's owner to w, made ahead or kept from the sandbox before. The host's.
+ */
 static int idmap_for(struct br_idmap *m, const struct br_who *w, struct br_err *err)
 {
     char uids[64], gids[64];
-    if (m->mapped && m->uid == w->disk_uid && m->gid == w->disk_gid)
+    if (m->mapped && m->disk_uid == w->disk_uid && m->disk_gid == w->disk_gid && m->uid == w->uid &&
+        m->gid == w->gid)
         return m->ns;
     if (m->mapped)
         br_idmap_close(m);
@@ -176,8 +178,10 @@ static int idmap_for(struct br_idmap *m, const struct br_who *w, struct br_err *
         return -BR_E_REQUIREMENT_MISSING;
     }
     m->mapped = true;
-    m->uid = w->disk_uid;
-    m->gid = w->disk_gid;
+    m->disk_uid = w->disk_uid;
+    m->disk_gid = w->disk_gid;
+    m->uid = w->uid;
+    m->gid = w->gid;
     return m->ns;
 }
 
@@ -185,12 +189,7 @@ int br_idmap_leases(struct br_host *h, const struct br_who *w, struct br_err *er
 {
     struct br_who lease = {
         .disk_uid = BR_BOX_UID, .disk_gid = BR_BOX_UID, .uid = w->uid, .gid = w->gid};
-    struct br_idmap *m = &h->lease_map;
-    if (m->mapped && (h->lease_uid != w->uid || h->lease_gid != w->gid))
-        br_idmap_close(m);
-    h->lease_uid = w->uid;
-    h->lease_gid = w->gid;
-    return idmap_for(m, &lease, err);
+    return idmap_for(&h->lease_map, &lease, err);
 }
 
 /* ---- mounts ---- */
