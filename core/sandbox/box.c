@@ -35,10 +35,6 @@
 /* net, ipc and uts: br_host_refresh(); cgroup: in the child, after it was put into its cgroup */
 #define BOX_NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID)
 
-#ifndef CLONE_INTO_CGROUP
-#define CLONE_INTO_CGROUP 0x200000000ULL
-#endif
-
 static int clone_child(struct br_box *b, int root, bool sibling, struct br_err *err)
 {
     int pair[2];

@@ -26,18 +26,6 @@
 /* Where descriptors are kept out of the way of those that bubblewrap gets. */
 #define HIGH_FD 100
 
-static int fail(struct br_err *err, const char *what)
-{
-    return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
-                        "the sandbox could not be set up (%s); nothing was started", what);
-}
-
-#define STEP(expr, what)                                                                           \
-    do {                                                                                           \
-        if ((expr) < 0)                                                                            \
-            return fail(err, what);                                                                \
-    } while (0)
-
 static int prepare(int root, struct br_err *err)
 {
     (void)prctl(PR_SET_NAME, "bridle-box");
@@ -81,7 +69,7 @@ static int filter_file(const struct br_host *h, struct br_err *err)
     int r = br_write_all(fd, h->filter.filter, n);
     if (r < 0) {
         errno = -r;
-        return fail(err, "a file for the system call filter");
+        return br_child_fail(err, "a file for the system call filter");
     }
     STEP(lseek(fd, 0, SEEK_SET), "a file for the system call filter");
     return br_steal_fd(&fd);

@@ -37,23 +37,17 @@ const char *const br_child_env[] = {"PATH=/usr/local/bin:/usr/bin:/bin",
                                     "TMPDIR=/tmp",
                                     NULL};
 
-static int fail(struct br_err *err, const char *what)
+int br_child_fail(struct br_err *err, const char *what)
 {
     return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                         "the sandbox could not be set up (%s); nothing was started", what);
 }
 
-#define STEP(expr, what)                                                                           \
-    do {                                                                                           \
-        if ((expr) < 0)                                                                            \
-            return fail(err, what);                                                                \
-    } while (0)
-
 static int mount_proc(const struct br_host *h, struct br_err *err)
 {
     if (br_weak(PIDNS)) /* a new one can only show a pid namespace of its own */
         return br_sys_mount("/proc", "proc", NULL, MS_BIND | MS_REC, NULL) < 0
-                   ? fail(err, "bind /proc")
+                   ? br_child_fail(err, "bind /proc")
                    : 0;
     /* read-only as a whole: covers /proc/sys, sysrq-trigger and every other switch */
     unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC | (br_weak(PROC) ? 0 : MS_RDONLY);
@@ -63,7 +57,7 @@ static int mount_proc(const struct br_host *h, struct br_err *err)
                               "the kernel refused a new /proc, because parts of this one are "
                               "covered by mounts; nothing was started. In a container: run it with "
                               "--security-opt systempaths=unconfined");
-        return fail(err, "mount /proc");
+        return br_child_fail(err, "mount /proc");
     }
     return br_weak(PROC) ? 0 : br_mask_proc(h, err);
 }
@@ -105,7 +99,7 @@ static int drop_bounding_set(struct br_err *err)
         if (br_sys_prctl(PR_CAPBSET_DROP, (unsigned long)cap, 0) < 0) {
             if (errno == EINVAL && cap > 0)
                 break; /* the kernel knows no more */
-            return fail(err, "drop the bounding set");
+            return br_child_fail(err, "drop the bounding set");
         }
     return 0;
 }

@@ -7,6 +7,15 @@
 
 #include "sandbox/box_priv.h"
 
+/* errno, as the last words. */
+int br_child_fail(struct br_err *err, const char *what);
+/* In a function with an `err`: a call that may fail as system calls do. */
+#define STEP(expr, what)                                                                           \
+    do {                                                                                           \
+        if ((expr) < 0)                                                                            \
+            return br_child_fail(err, what);                                                       \
+    } while (0)
+
 /* The whole environment of pid 1, NULL-terminated. */
 extern const char *const br_child_env[];
 

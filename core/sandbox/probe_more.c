@@ -25,10 +25,6 @@
 #include "sandbox/probe_priv.h"
 #include "sandbox/sys.h"
 
-#ifndef CLONE_INTO_CGROUP
-#define CLONE_INTO_CGROUP 0x200000000ULL
-#endif
-
 #define NOBODY 65534u
 #define ADMIT_LIMIT (16u << 20)
 #define ADMIT_TOUCH (64u << 20)
