@@ -51,6 +51,14 @@ int br_cg_require(const struct br_cg_place *p, struct br_err *err)
     return 0;
 }
 
+const struct br_cg_dir *br_cg_dir_of(const struct br_cg_place *p, enum br_cg_ctl c)
+{
+    for (unsigned i = 0; i < p->ndirs; i++)
+        if (p->dirs[i].ctls & 1u << c)
+            return &p->dirs[i];
+    return NULL;
+}
+
 void br_cg_close(struct br_cg *cg)
 {
     for (unsigned i = 0; i < BR_CG_CTLS; i++)

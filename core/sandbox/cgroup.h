@@ -52,6 +52,9 @@ void br_cg_place_close(struct br_cg_place *p);
 /* -BR_E_REQUIREMENT_MISSING naming the first controller that cannot be used. */
 int br_cg_require(const struct br_cg_place *p, struct br_err *err);
 
+/* Where cgroups with this controller are made; NULL if nowhere. */
+const struct br_cg_dir *br_cg_dir_of(const struct br_cg_place *p, enum br_cg_ctl c);
+
 /* One that is not made. */
 void br_cg_init(const struct br_cg_place *p, struct br_cg *cg);
 /* Is a process born in its cgroup, with CLONE_INTO_CGROUP? */

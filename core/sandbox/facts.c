@@ -85,15 +85,12 @@ static void put_cgroups(struct br_buf *out, const struct br_cg_place *place)
 {
     char text[256] = "";
     for (int c = 0; c < BR_CG_CTLS; c++) {
-        int version = 0;
-        for (unsigned i = 0; i < place->ndirs; i++)
-            if (place->dirs[i].ctls & 1u << c)
-                version = place->dirs[i].v2 ? 2 : 1;
+        const struct br_cg_dir *d = br_cg_dir_of(place, (enum br_cg_ctl)c);
         snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s=%s", c ? " " : "",
                  br_cg_ctl_names[c],
-                 version == 2   ? "v2"
-                 : version == 1 ? "v1"
-                                : "none");
+                 !d      ? "none"
+                 : d->v2 ? "v2"
+                         : "v1");
     }
     put(out, "cgroup", text);
 }

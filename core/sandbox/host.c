@@ -83,11 +83,11 @@ static void find_view(struct br_host *h)
     char text[4096] = "";
     BR_CLEANUP_FD int fd = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
     (void)!read(fd, text, sizeof(text) - 1);
-    for (unsigned i = 0; i < h->place.ndirs; i++)
-        if (h->place.dirs[i].ctls & 1u << BR_CG_MEMORY)
-            h->cg_view = h->place.dirs[i].v2         ? BR_CG_VIEW_V2
-                         : strstr(text, ":memory:/") ? BR_CG_VIEW_V1
-                                                     : BR_CG_VIEW_NONE;
+    const struct br_cg_dir *d = br_cg_dir_of(&h->place, BR_CG_MEMORY);
+    h->cg_view = !d                          ? BR_CG_VIEW_NONE
+                 : d->v2                     ? BR_CG_VIEW_V2
+                 : strstr(text, ":memory:/") ? BR_CG_VIEW_V1
+                                             : BR_CG_VIEW_NONE;
 }
 
 /* Every /proc of a kernel has the same. */

@@ -251,10 +251,9 @@ static void probe_cgroup(const struct br_host *h, enum br_cg_ctl c, struct br_pr
         br_probe_row(p, names[c], r < 0 ? BR_PROBE_MISSING : BR_PROBE_OK, true,
                      "Give bridle a cgroup that it may write: see 'bridle doctor --delegate USER'");
         snprintf(p->detail, sizeof(p->detail), "%.250s", r < 0 ? err.text : "");
-        for (unsigned i = 0; r == 0 && i < place->ndirs; i++)
-            if (place->dirs[i].ctls & 1u << c)
-                snprintf(p->detail, sizeof(p->detail), "version %d, %.200s",
-                         place->dirs[i].v2 ? 2 : 1, place->dirs[i].path);
+        const struct br_cg_dir *d = r < 0 ? NULL : br_cg_dir_of(place, c);
+        if (d)
+            snprintf(p->detail, sizeof(p->detail), "version %d, %.200s", d->v2 ? 2 : 1, d->path);
     }
     br_cg_place_close(&own);
 }
