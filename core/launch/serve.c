@@ -184,7 +184,7 @@ static int start(struct launcher *l, const struct br_plan *plan, int ws, int cha
         return br_err_set(why, BR_E_REQUIREMENT_MISSING,
                           "this build starts no sandbox with the backend '%s'; nothing was "
                           "started. Use a profile with backend = \"native\"",
-                          br_backend_names[plan->backend % 4]);
+                          br_backend_names[plan->backend]);
     br_loop_timer_cancel(l->loop, &l->idle_timer);
     int r = br_host_use_image(l->host, plan->image, why);
     if (r < 0) {
