@@ -60,8 +60,7 @@ int stage_files(struct stage *s)
     char own[160];
     uint8_t random[16];
     br_random(random, sizeof(random));
-    for (unsigned i = 0; i < sizeof(random); i++)
-        snprintf(s->token + 2 * i, 3, "%02x", random[i]);
+    br_hex(s->token, random, sizeof(random));
     if (br_scratch_make(s->dir, sizeof(s->dir), "/tmp", STAGE_PREFIX) < 0)
         return -1;
     snprintf(s->ws, sizeof(s->ws), "%s/ws", s->dir);

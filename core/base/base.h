@@ -212,6 +212,8 @@ bool br_utf8_valid(const void *p, size_t n);
 size_t br_utf8_floor(const void *p, size_t n);
 /* Kebab-case identifier: [a-z0-9]+(-[a-z0-9]+)*, 1..max bytes. */
 bool br_is_kebab(const char *s, size_t max);
+/* The n bytes as lower-case hex digits, terminated: `dst` needs 2 * n + 1. */
+void br_hex(char *dst, const void *p, size_t n);
 /*
  * Append `n` bytes as text that is safe on a terminal: control characters (C0 but \n and \t, DEL,
  * C1), bidirectional controls, zero-width characters and invalid UTF-8 become visible escapes

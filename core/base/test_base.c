@@ -328,6 +328,18 @@ static void floor_does_not_cut_a_character(void **state)
     assert_int_equal(br_utf8_floor("\x80\x80\x80\x80", 4), 4);
 }
 
+static void hex(void **state)
+{
+    char text[9] = "xxxxxxxx";
+    (void)state;
+    br_hex(text, "\x00\x0f\xa9\xff", 4);
+    assert_string_equal(text, "000fa9ff");
+    br_hex(text, "\x01", 1);
+    assert_memory_equal(text, "01\0fa9ff", 9); /* no more than it says */
+    br_hex(text, NULL, 0);
+    assert_string_equal(text, "");
+}
+
 static void kebab(void **state)
 {
     (void)state;
@@ -753,6 +765,7 @@ int main(void)
         cmocka_unit_test(subjects_have_one_spelling),
         cmocka_unit_test(utf8_is_strict),
         cmocka_unit_test(floor_does_not_cut_a_character),
+        cmocka_unit_test(hex),
         cmocka_unit_test(kebab),
         cmocka_unit_test(nothing_reaches_the_terminal),
         cmocka_unit_test(json_strings),

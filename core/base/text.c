@@ -74,6 +74,17 @@ size_t br_utf8_floor(const void *data, size_t n)
     return n;
 }
 
+void br_hex(char *dst, const void *p, size_t n)
+{
+    static const char digits[] = "0123456789abcdef";
+    const uint8_t *from = p;
+    for (size_t i = 0; i < n; i++) {
+        *dst++ = digits[from[i] >> 4];
+        *dst++ = digits[from[i] & 15];
+    }
+    *dst = 0;
+}
+
 bool br_is_kebab(const char *s, size_t max)
 {
     size_t n = strnlen(s, max + 1);

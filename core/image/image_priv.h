@@ -9,7 +9,6 @@
 /* "<hex><suffix>" for an id that br_image_is_id(). */
 #define BR_IMAGE_FILE_MAX (BR_IMAGE_HEX + 16)
 void br_image_file_name(char dst[BR_IMAGE_FILE_MAX], const char *id, const char *suffix);
-void br_image_hex(char dst[BR_IMAGE_HEX + 1], const uint8_t sum[32]);
 
 /* ---- index.c ---- */
 

@@ -347,7 +347,7 @@ int br_image_finish(struct br_work *w, enum br_image_format format, const char *
         r = br_image_hash_file(fd, &br_image_stop, sum, err);
     if (r < 0)
         return r;
-    br_image_hex(hex, sum);
+    br_hex(hex, sum, 32);
     snprintf(img->id, sizeof(img->id), "sha256:%s", hex);
     snprintf(img->name, sizeof(img->name), "%s", name);
     snprintf(img->format, sizeof(img->format), "%s", format_name);

@@ -14,16 +14,10 @@
 
 #define INDEX_HEAD "bridle-image 1"
 
-void br_image_hex(char dst[BR_IMAGE_HEX + 1], const uint8_t sum[32])
-{
-    for (unsigned i = 0; i < 32; i++)
-        snprintf(dst + (size_t)i * 2, 3, "%02x", sum[i]);
-}
-
 static int put_sum(struct br_buf *b, const char *name, const uint8_t sum[32])
 {
     char hex[BR_IMAGE_HEX + 1];
-    br_image_hex(hex, sum);
+    br_hex(hex, sum, 32);
     return br_buf_printf(b, "%s %s\n", name, hex);
 }
 

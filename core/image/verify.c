@@ -205,7 +205,7 @@ static int hash_image(struct br_image *img, int fd, const volatile int *stop, st
     int r = br_image_hash_file(fd, stop, sum, err);
     if (r < 0)
         return r;
-    br_image_hex(hex, sum);
+    br_hex(hex, sum, 32);
     if (br_image_stamp(fd, &after) < 0 || !br_image_stamp_equal(&before, &after))
         return changed(img->id, "its file is being written to", err);
     if (strcmp(hex, img->id + 7) != 0)

@@ -134,10 +134,9 @@ static void put_mounts(struct br_buf *out, struct br_buf *scratch)
         n += scratch->data[i] == '\n';
     unsigned char hash[crypto_hash_sha256_BYTES];
     crypto_hash_sha256(hash, scratch->data, scratch->len);
-    br_buf_printf(out, ",\"mounts\":%u,\"mountsSha256\":\"", n);
-    for (size_t i = 0; i < sizeof(hash); i++)
-        br_buf_printf(out, "%02x", hash[i]);
-    br_buf_put_u8(out, '"');
+    char hex[2 * sizeof(hash) + 1];
+    br_hex(hex, hash, sizeof(hash));
+    br_buf_printf(out, ",\"mounts\":%u,\"mountsSha256\":\"%s\"", n, hex);
 }
 
 /* Quotas, as the kernel tells them to whoever may be writing there. */

@@ -76,7 +76,7 @@ static void put_raw(struct world *w)
     snprintf(path, sizeof(path), "%s/raw", w->state);
     BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
     assert_int_equal(br_image_hash_file(fd, NULL, sum, &err), 0);
-    br_image_hex(hex, sum);
+    br_hex(hex, sum, 32);
     snprintf(w->id, sizeof(w->id), "sha256:%s", hex);
     memcpy(img.id, w->id, sizeof(img.id));
     shell(w->r.uid, "mkdir -p -m 700 %s/names; mv %s/raw %s/%s.erofs", w->images, w->state,

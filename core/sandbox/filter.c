@@ -240,8 +240,7 @@ void br_filter_hash(const struct sock_fprog *prog, char hex[65])
     br_sha256_init(&s);
     br_sha256_put(&s, prog->filter, prog->len * sizeof(*prog->filter));
     br_sha256_end(&s, digest);
-    for (unsigned i = 0; i < sizeof(digest); i++)
-        snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+    br_hex(hex, digest, sizeof(digest));
 }
 
 int br_filter_build(struct sock_fprog *prog, struct br_err *err)

@@ -37,11 +37,8 @@ static json_t *maybe(json_t *object, const char *key, const char *value)
 static int record_run(struct session *s)
 {
     char hex[65], profile[65];
-    const uint8_t *sha = br_table_sha256(s->table);
-    for (int i = 0; i < 32; i++) {
-        snprintf(hex + 2 * i, 3, "%02x", sha[i]);
-        snprintf(profile + 2 * i, 3, "%02x", s->profile.plan.profile_sha256[i]);
-    }
+    br_hex(hex, br_table_sha256(s->table), 32);
+    br_hex(profile, s->profile.plan.profile_sha256, 32);
     BR_CLEANUP_BUF struct br_buf goal = BR_BUF_INIT(BR_GOAL_MAX);
     const char *task_goal = json_string_value(json_object_get(s->task, "goal"));
     if (s->goal.len)

@@ -185,8 +185,7 @@ static bool digest(const json_t *receipt, char hex[65])
         return false;
     crypto_hash_sha256(hash, (const unsigned char *)text, strlen(text));
     free(text);
-    for (size_t i = 0; i < sizeof(hash); i++)
-        snprintf(hex + 2 * i, 3, "%02x", hash[i]);
+    br_hex(hex, hash, sizeof(hash));
     return true;
 }
 

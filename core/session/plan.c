@@ -8,11 +8,10 @@
 
 #include "session/session_priv.h"
 
-static json_t *hex_json(const uint8_t *p, size_t n)
+static json_t *sum_json(const uint8_t sum[32])
 {
-    char hex[65] = "";
-    for (size_t i = 0; i < n && i < 32; i++)
-        snprintf(hex + 2 * i, 3, "%02x", p[i]);
+    char hex[65];
+    br_hex(hex, sum, 32);
     return json_string(hex);
 }
 
@@ -63,7 +62,7 @@ static void put_profile(struct session *s, json_t *report)
     const struct br_plan *p = &s->profile.plan;
     json_t *profile =
         json_pack("{s:s, s:i}", "name", p->profile, "version", (int)p->profile_version);
-    json_object_set_new(profile, "sha256", hex_json(p->profile_sha256, 32));
+    json_object_set_new(profile, "sha256", sum_json(p->profile_sha256));
     if (p->profile[0])
         json_object_set(report, "profile", profile);
     json_decref(profile);
@@ -115,7 +114,7 @@ void session_run_plan(struct session *s, struct outcome *o)
     if (r == 0) {
         put_profile(s, report);
         json_t *table = json_pack("{s:i}", "rules", (int)br_table_rules(s->table));
-        json_object_set_new(table, "sha256", hex_json(br_table_sha256(s->table), 32));
+        json_object_set_new(table, "sha256", sum_json(br_table_sha256(s->table)));
         json_object_set_new(report, "table", table);
         int d = foresee(s, report, &denied);
         r = resolve(s, report, &err);

@@ -255,12 +255,12 @@ static int scripted_socket(char path[64], struct br_err *err)
     struct sockaddr_un sa = {.sun_family = AF_UNIX};
     uint8_t raw[16];
     br_random(raw, sizeof(raw));
-    int n = snprintf(path, 64, "@bridle-");
-    for (size_t i = 0; i < sizeof(raw); i++)
-        n += snprintf(path + n, 64 - (size_t)n, "%02x", raw[i]);
-    memcpy(sa.sun_path + 1, path + 1, (size_t)n - 1);
+    size_t n = (size_t)snprintf(path, 64, "@bridle-");
+    br_hex(path + n, raw, sizeof(raw));
+    n += 2 * sizeof(raw);
+    memcpy(sa.sun_path + 1, path + 1, n - 1);
     BR_CLEANUP_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + (size_t)n);
+    socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n);
     if (fd < 0 || bind(fd, (struct sockaddr *)&sa, len) < 0 || listen(fd, SCRIPTED_BACKLOG) < 0)
         return br_err_errno(err, BR_E_IO, "the socket of the scripted provider could not be made");
     return br_steal_fd(&fd);
