@@ -14,11 +14,11 @@ int br_cli_image(const struct br_cli_args *a)
 {
     static const char *const with_value[] = {"name",   "format",    "suite",    "max-seconds",
                                              "mirror", "max-bytes", "max-files"};
-    static const char *const flags[] = {"unpack-only", "json"};
+    static const char *const flags[][2] = {{"unpack-only", "--unpack-only"}, {"json", "--json"}};
     static char text[BR_ARRAY_LEN(with_value)][BR_PATH_MAX];
     struct br_err err = {.code = BR_OK};
     char path[BR_PATH_MAX];
-    char *argv[ARGS_MAX] = {path, a->operands[0]};
+    const char *argv[ARGS_MAX] = {path, a->operands[0]};
     unsigned n = 2;
     if (br_cli_program(path, "bridle-image", &err) < 0)
         return br_cli_fail(&err);
@@ -34,13 +34,13 @@ int br_cli_image(const struct br_cli_args *a)
         argv[n++] = text[i];
     }
     for (unsigned i = 0; i < BR_ARRAY_LEN(flags); i++)
-        if (br_cli_opt(a, flags[i]))
-            argv[n++] = i ? (char *)(uintptr_t) "--json" : (char *)(uintptr_t) "--unpack-only";
-    argv[n++] = (char *)(uintptr_t) "--";
+        if (br_cli_opt(a, flags[i][0]))
+            argv[n++] = flags[i][1];
+    argv[n++] = "--";
     for (unsigned i = 1; i < a->noperands && n < ARGS_MAX - 1; i++)
         argv[n++] = a->operands[i];
     argv[n] = NULL;
-    execv(path, argv);
+    execv(path, (char *const *)(uintptr_t)argv);
     (void)br_err_errno(&err, BR_E_FAILED, "'%s' could not be started", path);
     return br_cli_fail(&err);
 }

@@ -91,10 +91,7 @@ static int count_entry(struct cleaning *c, const struct br_walk_entry *e, struct
         img->bytes = UINT64_MAX;
     img->entries++;
     if (img->bytes > c->work->max_bytes || img->entries > c->work->max_entries)
-        return br_err_set(err, BR_E_LIMIT_EXCEEDED,
-                          "the image is larger than %llu bytes or %llu files; no image was made",
-                          (unsigned long long)c->work->max_bytes,
-                          (unsigned long long)c->work->max_entries);
+        return br_work_too_large(c->work, err);
     return 0;
 }
 

@@ -55,6 +55,13 @@ int br_remove_tree(int dir, const char *name, struct br_err *err);
 
 /* ---- store.c, list.c ---- */
 
+/*
+ * Write a file of the store, atomically, in the place of one of that name if there is one. `fresh`
+ * is what it is called until then; that it is left behind by a killed process is the caller's
+ * matter. 0, or -1 and errno.
+ */
+int br_image_put_file(int dir, const char *fresh, const char *name, const void *p, size_t n);
+
 /* Let NAME stand for an image, atomically. */
 int br_image_name_set(const struct br_image_store *s, const char *name, const char *id,
                       struct br_err *err);

@@ -12,6 +12,8 @@
 
 #include "image/make_priv.h"
 
+const char *const br_image_format_names[] = {"auto", "docker", "oci", "tar", "directory", NULL};
+
 #define SLACK_BYTES (64u << 20) /* an archive is larger than what is in it */
 
 static int run(const struct br_work *w, const char *package, const char *const *argv,
@@ -367,7 +369,6 @@ int br_image_finish(struct br_work *w, enum br_image_format format, const char *
 int br_image_import(const struct br_image_store *s, const struct br_import *in,
                     struct br_image *img, bool *existed, struct br_err *err)
 {
-    static const char *const names[] = {"", "docker", "oci", "tar", "directory"};
     struct br_work w = {.max_bytes = in->max_bytes ? in->max_bytes : BR_IMAGE_BYTES_MAX,
                         .max_entries = in->max_entries ? in->max_entries : BR_IMAGE_ENTRIES_MAX,
                         .max_seconds = in->max_seconds ? in->max_seconds : BR_IMPORT_SECONDS};
@@ -391,7 +392,8 @@ int br_image_import(const struct br_image_store *s, const struct br_import *in,
     if (r == 0 && is_dir && format == BR_FORMAT_TAR)
         format = BR_FORMAT_DIRECTORY;
     if (r == 0)
-        r = br_image_finish(&w, format, names[format], in->source, name, img, existed, err);
+        r = br_image_finish(&w, format, br_image_format_names[format], in->source, name, img,
+                            existed, err);
     int k = br_work_close(&w, r < 0 ? NULL : err);
     return r < 0 ? r : k;
 }

@@ -179,16 +179,8 @@ int br_image_index_write(const struct br_image_store *s, const struct br_image *
     if (br_image_index_put(&b, img) < 0)
         return br_err_set(err, BR_E_LIMIT_EXCEEDED, "the index of image '%s' is too large",
                           img->id);
-    BR_CLEANUP_FD int fd = br_open_beneath(s->fd, fresh, O_WRONLY | O_CREAT | O_EXCL, 0600);
-    int r = fd < 0 ? -errno : br_write_all(fd, b.data, b.len);
-    if (r == 0 && (fsync(fd) < 0 || renameat(s->fd, fresh, s->fd, name) < 0))
-        r = -errno;
-    if (r < 0) {
-        errno = -r;
-        (void)br_err_errno(err, BR_E_STORE_FAILED, "the index of image '%s' could not be written",
-                           img->id);
-        (void)unlinkat(s->fd, fresh, 0);
-        return -BR_E_STORE_FAILED;
-    }
-    return 0;
+    return br_image_put_file(s->fd, fresh, name, b.data, b.len) < 0
+               ? br_err_errno(err, BR_E_STORE_FAILED,
+                              "the index of image '%s' could not be written", img->id)
+               : 0;
 }

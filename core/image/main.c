@@ -52,9 +52,8 @@ static int parse_number(const char *s, uint64_t max, uint64_t *out)
 
 static int parse_format(const char *s, enum br_image_format *out)
 {
-    static const char *const names[] = {"auto", "docker", "oci", "tar", "directory"};
-    for (unsigned i = 0; i < BR_ARRAY_LEN(names); i++)
-        if (strcmp(s, names[i]) == 0) {
+    for (unsigned i = 0; br_image_format_names[i]; i++)
+        if (strcmp(s, br_image_format_names[i]) == 0) {
             *out = (enum br_image_format)i;
             return 0;
         }

@@ -23,6 +23,8 @@ struct br_work {
 #define BR_IMPORT_SECONDS 900u
 #define BR_BUILD_SECONDS 3600u
 #define BR_IMAGE_SECONDS_MAX 86400u
+/* -BR_E_LIMIT_EXCEEDED: there is more of the image than max_bytes and max_entries allow. */
+int br_work_too_large(const struct br_work *w, struct br_err *err);
 /* Let the programs that run as a user of their own have a file of the directory. */
 int br_work_give(int fd);
 /* And have it back, for nobody else: what they made under this name, if it is a regular file. A
@@ -80,6 +82,8 @@ enum br_image_format {
     BR_FORMAT_TAR,
     BR_FORMAT_DIRECTORY,
 };
+/* "auto", "docker", ...: what --format takes, and what an index says; ends with NULL. */
+extern const char *const br_image_format_names[];
 struct br_import {
     const char *source; /* a path */
     const char *name;   /* NULL: from the source */

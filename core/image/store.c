@@ -94,6 +94,19 @@ void br_image_store_close(struct br_image_store *s)
     br_close(&s->fd);
 }
 
+int br_image_put_file(int dir, const char *fresh, const char *name, const void *p, size_t n)
+{
+    BR_CLEANUP_FD int fd = br_open_beneath(dir, fresh, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    int r = fd < 0 ? -errno : br_write_all(fd, p, n);
+    if (r == 0 && (fsync(fd) < 0 || renameat(dir, fresh, dir, name) < 0))
+        r = -errno;
+    if (r == 0)
+        return 0;
+    (void)unlinkat(dir, fresh, 0);
+    errno = -r;
+    return -1;
+}
+
 /* ---- names ---- */
 
 static int open_names(const struct br_image_store *s, struct br_err *err)
@@ -149,17 +162,9 @@ int br_image_name_set(const struct br_image_store *s, const char *name, const ch
     br_require(br_image_is_name(name) && br_image_is_id(id));
     br_id_make(fresh, ".new");
     snprintf(line, sizeof(line), "%s\n", id);
-    BR_CLEANUP_FD int fd = br_open_beneath(dir, fresh, O_WRONLY | O_CREAT | O_EXCL, 0600);
-    int r = fd < 0 ? -errno : br_write_all(fd, line, strlen(line));
-    if (r == 0 && (fsync(fd) < 0 || renameat(dir, fresh, dir, name) < 0))
-        r = -errno;
-    if (r < 0) {
-        errno = -r;
-        (void)br_err_errno(err, BR_E_STORE_FAILED, "the name '%s' could not be stored", name);
-        (void)unlinkat(dir, fresh, 0);
-        return -BR_E_STORE_FAILED;
-    }
-    return 0;
+    return br_image_put_file(dir, fresh, name, line, strlen(line)) < 0
+               ? br_err_errno(err, BR_E_STORE_FAILED, "the name '%s' could not be stored", name)
+               : 0;
 }
 
 int br_image_name_remove(const struct br_image_store *s, const char *name, struct br_err *err)

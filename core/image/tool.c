@@ -114,9 +114,7 @@ static int check_usage(const struct br_work *w, const struct br_tool *t, const s
     if (now.bytes <= before->bytes + copies * w->max_bytes + SLACK_BYTES &&
         now.entries <= before->entries + copies * w->max_entries + SLACK_ENTRIES)
         return 0;
-    return br_err_set(err, BR_E_LIMIT_EXCEEDED,
-                      "the image is larger than %llu bytes or %llu files; no image was made",
-                      (unsigned long long)w->max_bytes, (unsigned long long)w->max_entries);
+    return br_work_too_large(w, err);
 }
 
 /* What a program says on stderr: its end is kept. */

@@ -74,6 +74,13 @@ int br_store_sweep(const struct br_image_store *s, struct br_err *err)
     return r;
 }
 
+int br_work_too_large(const struct br_work *w, struct br_err *err)
+{
+    return br_err_set(err, BR_E_LIMIT_EXCEEDED,
+                      "the image is larger than %llu bytes or %llu files; no image was made",
+                      (unsigned long long)w->max_bytes, (unsigned long long)w->max_entries);
+}
+
 int br_work_give(int fd)
 {
     return geteuid() == 0 ? fchown(fd, BR_UID_IMPORT, BR_UID_IMPORT) : 0;
