@@ -277,6 +277,9 @@ int br_write_all(int fd, const void *p, size_t n);
 /* Read the whole of a regular file or pipe of at most max bytes; -BR_E_LIMIT_EXCEEDED beyond.
  * `what` names it in errors. */
 int br_read_all(int fd, struct br_buf *out, const char *what, struct br_err *err);
+/* What a small file of the kernel's says: one read(2) of at most cap - 1 bytes, terminated; no link
+ * is followed at its end. The length, or -1 and errno, and then dst is "". */
+ssize_t br_read_text(int dirfd, const char *path, char *dst, size_t cap);
 /* A sealed memfd (write, shrink, grow, seal) with these bytes; -1 and errno on failure. */
 int br_memfd_sealed(const char *name, const void *p, size_t n);
 /* Checks the four seals and the size (<= max), then reads all into `out`. */

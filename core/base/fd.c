@@ -72,6 +72,14 @@ int br_read_all(int fd, struct br_buf *out, const char *what, struct br_err *err
     }
 }
 
+ssize_t br_read_text(int dirfd, const char *path, char *dst, size_t cap)
+{
+    BR_CLEANUP_FD int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    ssize_t n = fd >= 0 ? read(fd, dst, cap - 1) : -1;
+    dst[n > 0 ? n : 0] = 0;
+    return n;
+}
+
 int br_memfd_sealed(const char *name, const void *p, size_t n)
 {
     BR_CLEANUP_FD int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);

@@ -566,6 +566,32 @@ static void reading_is_bounded(void **state)
     assert_int_equal(br_write_all(-1, "x", 1), -EBADF);
 }
 
+static void small_files_are_cut(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/bridle-text-XXXXXX", link[64], text[8];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    snprintf(link, sizeof(link), "%s.link", path);
+    assert_int_equal(symlink(path, link), 0);
+    assert_int_equal(br_read_text(AT_FDCWD, path, text, sizeof(text)), 0);
+    assert_string_equal(text, "");
+    assert_int_equal(br_write_all(fd, "0123456", 7), 0);
+    assert_int_equal(br_read_text(AT_FDCWD, path, text, sizeof(text)), 7);
+    assert_string_equal(text, "0123456");
+    assert_int_equal(br_write_all(fd, "7", 1), 0);
+    assert_int_equal(br_read_text(AT_FDCWD, path, text, sizeof(text)), 7);
+    assert_string_equal(text, "0123456");
+    assert_int_equal(br_read_text(AT_FDCWD, link, text, sizeof(text)), -1);
+    assert_int_equal(errno, ELOOP);
+    assert_string_equal(text, "");
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(br_read_text(AT_FDCWD, path, text, sizeof(text)), -1);
+    assert_int_equal(errno, ENOENT);
+    close(fd);
+}
+
 static int memfd_with(int seals)
 {
     int fd = memfd_create("t", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -775,6 +801,7 @@ int main(void)
         cmocka_unit_test(the_clock_is_injectable),
         cmocka_unit_test(iso_times),
         cmocka_unit_test(reading_is_bounded),
+        cmocka_unit_test(small_files_are_cut),
         cmocka_unit_test(only_sealed_memfds_are_read),
         cmocka_unit_test(opening_stays_beneath),
         cmocka_unit_test(close_from_keeps_what_it_was_told),

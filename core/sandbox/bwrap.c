@@ -146,9 +146,7 @@ static bool is_child(pid_t pid, pid_t parent)
     char path[32], text[512];
     int of = 0;
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
-    text[n > 0 ? n : 0] = 0;
+    (void)br_read_text(AT_FDCWD, path, text, sizeof(text));
     const char *behind = strrchr(text, ')'); /* "pid (name) state parent" */
     return behind && sscanf(behind, ") %*c %d", &of) == 1 && of == parent;
 }

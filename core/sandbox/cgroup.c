@@ -30,17 +30,6 @@
 #define SOCKETS_SHARE 8u /* of the memory */
 #define EMPTY_DEADLINE_US 2000000u
 
-static ssize_t read_file(int dirfd, const char *file, char *buf, size_t cap)
-{
-    BR_CLEANUP_FD int fd = openat(dirfd, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0)
-        return -1;
-    ssize_t n = read(fd, buf, cap - 1);
-    if (n >= 0)
-        buf[n] = 0;
-    return n;
-}
-
 int br_cg_require(const struct br_cg_place *p, struct br_err *err)
 {
     for (int c = 0; c < BR_CG_CTLS; c++)
@@ -236,7 +225,7 @@ int br_cg_limit(struct br_cg *cg, const struct br_limits *l, struct br_err *err)
 static int get_numbers(int fd, const char *file, uint64_t *a, uint64_t *b, struct br_err *err)
 {
     char text[128], *end;
-    if (read_file(fd, file, text, sizeof(text)) <= 0)
+    if (br_read_text(fd, file, text, sizeof(text)) <= 0)
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING, "'%s' could not be read back", file);
     errno = 0;
     *a = strtoull(text, &end, 10);
@@ -336,7 +325,7 @@ int br_cg_compare(const struct br_cg_read *got, const struct br_limits *want, st
 static int kill_inside(int fd, bool v2)
 {
     char text[65536];
-    ssize_t n = read_file(fd, "cgroup.procs", text, sizeof(text));
+    ssize_t n = br_read_text(fd, "cgroup.procs", text, sizeof(text));
     if (n <= 0)
         return n < 0 ? -1 : 0;
     if (v2 && br_sys_writecgroup(fd, "cgroup.kill", "1") == 0)

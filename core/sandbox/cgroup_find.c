@@ -188,9 +188,7 @@ static unsigned enable_controllers(int fd)
         snprintf(text, sizeof(text), "+%s", br_cg_ctl_names[c]);
         (void)br_sys_writecgroup(fd, "cgroup.subtree_control", text);
     }
-    BR_CLEANUP_FD int f = openat(fd, "cgroup.subtree_control", O_RDONLY | O_CLOEXEC);
-    ssize_t n = f >= 0 ? read(f, text, sizeof(text) - 1) : -1;
-    text[n > 0 ? n : 0] = 0;
+    (void)br_read_text(fd, "cgroup.subtree_control", text, sizeof(text));
     for (int c = 0; c < BR_CG_CTLS; c++)
         if (in_list(text, br_cg_ctl_names[c], ' '))
             have |= 1u << c;
@@ -207,9 +205,9 @@ static void vacate(int fd)
     if (br_sys_mkcgroup(fd, "bridle-supervisor") < 0 && errno != EEXIST)
         return;
     BR_CLEANUP_FD int leaf = openat(fd, "bridle-supervisor", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    BR_CLEANUP_FD int f = openat(fd, "cgroup.procs", O_RDONLY | O_CLOEXEC);
-    ssize_t n = f >= 0 && leaf >= 0 ? read(f, text, sizeof(text) - 1) : -1;
-    text[n > 0 ? n : 0] = 0;
+    if (leaf < 0)
+        return;
+    (void)br_read_text(fd, "cgroup.procs", text, sizeof(text));
     for (char *save = NULL, *pid = strtok_r(text, "\n", &save); pid;
          pid = strtok_r(NULL, "\n", &save))
         (void)br_sys_writecgroup(leaf, "cgroup.procs", pid);

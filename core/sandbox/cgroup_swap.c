@@ -14,11 +14,9 @@
 /* The list without its heading; NULL if it is not there or not understood. */
 static const char *areas(const char *path, char *text, size_t cap)
 {
-    BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) /* a kernel without swap has no such list; but is there a /proc at all? */
+    /* a kernel without swap has no such list; but is there a /proc at all? */
+    if (br_read_text(AT_FDCWD, path, text, cap) < 0)
         return errno == ENOENT && access("/proc/self/status", F_OK) == 0 ? "" : NULL;
-    ssize_t n = read(fd, text, cap - 1);
-    text[n > 0 ? n : 0] = 0;
     char *end = strchr(text, '\n');
     return end && strncmp(text, "Filename", 8) == 0 ? end + 1 : NULL;
 }

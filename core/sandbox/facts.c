@@ -39,9 +39,7 @@ static void put_hex(struct br_buf *out, const char *name, const uint8_t *p, size
 
 static void read_line(const char *path, char *dst, size_t cap)
 {
-    BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, dst, cap - 1) : -1;
-    dst[n > 0 ? n : 0] = 0;
+    (void)br_read_text(AT_FDCWD, path, dst, cap);
     dst[strcspn(dst, "\n")] = 0;
 }
 

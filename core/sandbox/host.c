@@ -80,9 +80,8 @@ static int has_left(struct br_host *h, const char *ns)
 
 static void find_view(struct br_host *h)
 {
-    char text[4096] = "";
-    BR_CLEANUP_FD int fd = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
-    (void)!read(fd, text, sizeof(text) - 1);
+    char text[4096];
+    (void)br_read_text(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text));
     const struct br_cg_dir *d = br_cg_dir_of(&h->place, BR_CG_MEMORY);
     h->cg_view = !d                          ? BR_CG_VIEW_NONE
                  : d->v2                     ? BR_CG_VIEW_V2

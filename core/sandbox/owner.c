@@ -18,13 +18,8 @@ static uint64_t start_time(long pid)
 {
     char path[64], text[1024];
     snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
-    BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    if (br_read_text(AT_FDCWD, path, text, sizeof(text)) <= 0)
         return 0;
-    ssize_t n = read(fd, text, sizeof(text) - 1);
-    if (n <= 0)
-        return 0;
-    text[n] = 0;
     char *p = strrchr(text, ')');            /* the name may hold spaces */
     if (p && (p[2] == 'Z' || p[2] == 'X')) { /* it has ended, and nobody has waited for it yet */
         errno = ESRCH;
@@ -38,12 +33,11 @@ static uint64_t start_time(long pid)
 static int host_identity(uint64_t *pidns, char boot[9])
 {
     struct stat st;
-    char text[64] = "";
+    char text[64];
     if (stat("/proc/self/ns/pid", &st) < 0)
         return -1;
     *pidns = st.st_ino;
-    BR_CLEANUP_FD int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || read(fd, text, sizeof(text) - 1) < 8)
+    if (br_read_text(AT_FDCWD, "/proc/sys/kernel/random/boot_id", text, sizeof(text)) < 8)
         return -1;
     memcpy(boot, text, 8);
     boot[8] = 0;

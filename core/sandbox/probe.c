@@ -142,9 +142,8 @@ static const struct {
 
 static long sysctl_number(const char *path)
 {
-    char text[32] = "";
-    BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-    return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 ? strtol(text, NULL, 10) : -1;
+    char text[32];
+    return br_read_text(AT_FDCWD, path, text, sizeof(text)) > 0 ? strtol(text, NULL, 10) : -1;
 }
 
 const char *br_probe_userns_cause(const char **fix)
