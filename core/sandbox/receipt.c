@@ -30,14 +30,10 @@ static int read_at(int dir, const char *file, char *buf, size_t cap, struct br_e
 {
     BR_CLEANUP_FD int fd = openat(dir, file, O_RDONLY | O_CLOEXEC);
     size_t at = 0;
-    for (ssize_t n = 1; fd >= 0 && n > 0 && at < cap - 1; at += (size_t)n) {
+    ssize_t n = fd < 0 ? -1 : 1;
+    for (; n > 0 && at<cap - 1; at += n> 0 ? (size_t)n : 0)
         n = read(fd, buf + at, cap - 1 - at);
-        if (n < 0)
-            fd = (close(fd), -1);
-        if (n <= 0)
-            break;
-    }
-    if (fd < 0)
+    if (n < 0)
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                             "'%s' of the sandbox could not be read; nothing was started", file);
     buf[at] = 0;
