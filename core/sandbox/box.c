@@ -22,6 +22,7 @@
 #include "sandbox/attach.h"
 #include "sandbox/box_priv.h"
 #include "sandbox/bwrap.h"
+#include "sandbox/fds.h"
 #include "sandbox/reopen.h"
 #include "sandbox/rootfs.h"
 #include "sandbox/sources.h"
@@ -235,23 +236,9 @@ static int await_child(struct br_box *b, bool exec, struct br_err *err)
 
 static int send_plan(struct br_box *b, const int *fds, unsigned nfds, struct br_err *err)
 {
-    union {
-        struct cmsghdr align;
-        char space[CMSG_SPACE(sizeof(int) * BR_BOX_FDS_MAX)];
-    } ctl;
-    char word = BR_WORD_PLAN;
-    struct iovec iov = {.iov_base = &word, .iov_len = 1};
-    memset(&ctl, 0, sizeof(ctl));
-    struct msghdr mh = {.msg_iov = &iov,
-                        .msg_iovlen = 1,
-                        .msg_control = ctl.space,
-                        .msg_controllen = CMSG_SPACE(sizeof(int) * nfds)};
-    struct cmsghdr *h = CMSG_FIRSTHDR(&mh);
-    h->cmsg_level = SOL_SOCKET;
-    h->cmsg_type = SCM_RIGHTS;
-    h->cmsg_len = CMSG_LEN(sizeof(int) * nfds);
-    memcpy(CMSG_DATA(h), fds, sizeof(int) * nfds);
-    return sendmsg(b->ctl, &mh, MSG_NOSIGNAL) == 1 ? 0 : br_box_child_failed(b, err);
+    return br_fds_send(b->ctl, (char[]){BR_WORD_PLAN}, 1, fds, nfds) == 0
+               ? 0
+               : br_box_child_failed(b, err);
 }
 
 /* ---- the plan ---- */

@@ -24,6 +24,7 @@
 #include "sandbox/attach.h"
 #include "sandbox/box_priv.h"
 #include "sandbox/child_priv.h"
+#include "sandbox/fds.h"
 #include "sandbox/rootfs.h"
 #include "sandbox/sys.h"
 
@@ -212,29 +213,15 @@ int br_child_await_place(int ctl, struct br_err *err)
 
 int br_child_receive(int ctl, const struct br_box_shared *s, int *fds, struct br_err *err)
 {
-    union {
-        struct cmsghdr align;
-        char space[CMSG_SPACE(sizeof(int) * BR_BOX_FDS_MAX)];
-    } ctrl;
     char word = 0;
-    struct iovec iov = {.iov_base = &word, .iov_len = 1};
-    struct msghdr mh = {.msg_iov = &iov,
-                        .msg_iovlen = 1,
-                        .msg_control = ctrl.space,
-                        .msg_controllen = sizeof(ctrl.space)};
-    ssize_t n;
-    do {
-        n = recvmsg(ctl, &mh, MSG_CMSG_CLOEXEC);
-    } while (n < 0 && errno == EINTR);
+    unsigned got;
+    ssize_t n = br_fds_receive(ctl, &word, 1, 0, fds, BR_BOX_FDS_MAX, &got);
     if (n == 0)
         _exit(0); /* the launcher has no plan for this child */
-    size_t nfds = BR_BOX_FD_ALLOWED + (size_t)s->nallowed + (size_t)__builtin_popcount(s->disks);
-    struct cmsghdr *h = n == 1 ? CMSG_FIRSTHDR(&mh) : NULL;
-    if (word != BR_WORD_PLAN || !h || h->cmsg_type != SCM_RIGHTS ||
-        h->cmsg_len != CMSG_LEN(sizeof(int) * nfds))
-        return br_err_set(err, BR_E_INTERNAL, "the launcher's plan did not arrive");
-    memcpy(fds, CMSG_DATA(h), sizeof(int) * nfds);
-    return 0;
+    unsigned want = BR_BOX_FD_ALLOWED + s->nallowed + (unsigned)__builtin_popcount(s->disks);
+    return n == 1 && word == BR_WORD_PLAN && got == want
+               ? 0
+               : br_err_set(err, BR_E_INTERNAL, "the launcher's plan did not arrive");
 }
 
 static int mount_all(const struct br_host *h, struct br_box_shared *s, const int *fds,

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "sandbox/box_priv.h"
+#include "sandbox/fds.h"
 #include "sandbox/pool.h"
 #include "sandbox/sys.h"
 
@@ -56,34 +56,16 @@ struct reply {
 };
 #define REPLY_FDS (3 + BR_CG_CTLS)
 
-union control {
-    struct cmsghdr align;
-    char space[CMSG_SPACE(sizeof(int) * REPLY_FDS)];
-};
-
 /* ---- the preparer ---- */
 
 static int send_reply(int fd, const struct reply *re)
 {
-    union control ctl;
     const struct br_box *b = &re->box;
     int fds[REPLY_FDS] = {b->pidfd, b->ctl, b->mntns};
     unsigned n = re->code < 0 ? 0 : 3;
     for (unsigned i = 0; n && i < b->cg.place->ndirs; i++)
         fds[n++] = b->cg.fds[i];
-    struct iovec iov = {.iov_base = (void *)(uintptr_t)re, .iov_len = sizeof(*re)};
-    struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
-    if (n) {
-        memset(&ctl, 0, sizeof(ctl));
-        mh.msg_control = ctl.space;
-        mh.msg_controllen = CMSG_SPACE(sizeof(int) * n);
-        struct cmsghdr *h = CMSG_FIRSTHDR(&mh);
-        h->cmsg_level = SOL_SOCKET;
-        h->cmsg_type = SCM_RIGHTS;
-        h->cmsg_len = CMSG_LEN(sizeof(int) * n);
-        memcpy(CMSG_DATA(h), fds, sizeof(int) * n);
-    }
-    return sendmsg(fd, &mh, MSG_NOSIGNAL) < 0 ? -1 : 0;
+    return br_fds_send(fd, re, sizeof(*re), fds, n);
 }
 
 static _Noreturn void preparer(struct br_host *h, int fd, pid_t launcher)
@@ -237,28 +219,16 @@ static void take_in(struct br_host *h, struct reply *re, const int *fds, unsigne
 
 int br_pool_receive(struct br_host *h)
 {
-    union control ctl;
     struct reply re;
     int fds[REPLY_FDS];
+    unsigned nfds;
     for (;;) {
-        struct iovec iov = {.iov_base = &re, .iov_len = sizeof(re)};
-        struct msghdr mh = {.msg_iov = &iov,
-                            .msg_iovlen = 1,
-                            .msg_control = ctl.space,
-                            .msg_controllen = sizeof(ctl.space)};
-        ssize_t n = recvmsg(h->pool->fd, &mh, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-        if (n < 0 && errno == EINTR)
-            continue;
+        ssize_t n =
+            br_fds_receive(h->pool->fd, &re, sizeof(re), MSG_DONTWAIT, fds, REPLY_FDS, &nfds);
         if (n < 0 && errno == EAGAIN)
             return 0;
         if (n != sizeof(re) || re.slot >= BR_SLOTS || h->pool->slots[re.slot].state != SLOT_ASKED)
             return -BR_E_PEER_GONE;
-        struct cmsghdr *c = CMSG_FIRSTHDR(&mh);
-        unsigned nfds = c && c->cmsg_type == SCM_RIGHTS
-                            ? (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int))
-                            : 0;
-        if (nfds)
-            memcpy(fds, CMSG_DATA(c), nfds * sizeof(int));
         take_in(h, &re, fds, nfds);
     }
 }
