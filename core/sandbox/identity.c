@@ -198,18 +198,15 @@ int br_idmap_leases(struct br_host *h, const struct br_who *w, struct br_err *er
 static void fs_type(int fd, char dst[64])
 {
     struct statx st;
-    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(4u * 1024 * 1024);
-    BR_CLEANUP_FD int info = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+    struct br_mounts m;
     snprintf(dst, 64, "?");
-    if (info < 0 || statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &st) < 0 ||
-        br_read_all(info, &text, "mountinfo", NULL) < 0)
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &st) < 0)
         return;
-    for (const char *p = br_buf_cstr(&text); p && *p;) {
-        const char *end = strchrnul(p, '\n'), *type = strstr(p, " - ");
-        if (strtoull(p, NULL, 10) == st.stx_mnt_id && type && type < end)
-            (void)sscanf(type, " - %63s", dst);
-        p = *end ? end + 1 : end;
-    }
+    if (br_mounts_read(&m, "self", NULL) == 0)
+        for (unsigned i = 0; i < m.n; i++)
+            if (m.list[i].id == st.stx_mnt_id)
+                snprintf(dst, 64, "%s", m.list[i].type);
+    br_mounts_free(&m);
 }
 
 static int not_mappable(int fd, struct br_err *err)

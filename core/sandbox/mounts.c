@@ -70,9 +70,9 @@ static uint64_t option(const char *opts, const char *name)
 static bool parse_line(char *line, struct br_mount *m)
 {
     char *p = line, *w, *opts, *super;
+    *m = (struct br_mount){.id = strtoull(p, NULL, 10)};
     (void)word(&p);
     (void)word(&p);
-    *m = (struct br_mount){.flags = 0};
     m->dev = word(&p);
     m->root = word(&p);
     m->target = word(&p);

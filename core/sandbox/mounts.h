@@ -24,6 +24,7 @@ enum br_mount_flag {
 /* One line of /proc/PID/mountinfo; the texts are slices of the table's, in the kernel's spelling
  * (blanks and backslashes as \ooo). */
 struct br_mount {
+    uint64_t id; /* as statx(2) says, STATX_MNT_ID */
     const char *target, *type, *root, *dev;
     unsigned flags;
     uint64_t bytes, inodes; /* limits of a tmpfs; 0: it says none */
