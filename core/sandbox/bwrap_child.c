@@ -47,11 +47,8 @@ static int mount_plan(const struct br_host *h, struct br_box_shared *s, const in
     int r = br_child_mount_cgroup(h, err);
     if (r == 0)
         r = br_child_mount_own(&s->limits, s->flags, 0, err);
-    if (r == 0 && s->workspace == BR_WORKSPACE_BIND)
-        r = br_attach_workspace(h, s, fds, err);
     if (r == 0)
-        r = br_leases_attach(s, fds[BR_BOX_FD_WORKSPACE], fds + BR_BOX_FD_ALLOWED + s->nallowed,
-                             err);
+        r = br_child_mount_plan(h, s, fds, err);
     if (r < 0)
         return r;
     /* back: who sits in a chroot may not make user namespaces */

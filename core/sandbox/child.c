@@ -224,6 +224,15 @@ int br_child_receive(int ctl, const struct br_box_shared *s, int *fds, struct br
                : br_err_set(err, BR_E_INTERNAL, "the launcher's plan did not arrive");
 }
 
+int br_child_mount_plan(const struct br_host *h, struct br_box_shared *s, const int *fds,
+                        struct br_err *err)
+{
+    int r = s->workspace == BR_WORKSPACE_BIND ? br_attach_workspace(h, s, fds, err) : 0;
+    return r < 0 ? r
+                 : br_leases_attach(s, fds[BR_BOX_FD_WORKSPACE],
+                                    fds + BR_BOX_FD_ALLOWED + s->nallowed, err);
+}
+
 static int mount_all(const struct br_host *h, struct br_box_shared *s, const int *fds,
                      struct br_err *err)
 {
@@ -232,11 +241,8 @@ static int mount_all(const struct br_host *h, struct br_box_shared *s, const int
     if (l->tmp_bytes != e->tmp_bytes || l->tmp_inodes != e->tmp_inodes ||
         s->flags != s->expect.flags)
         r = br_child_mount_own(l, s->flags, MS_REMOUNT, err);
-    if (r == 0 && s->workspace == BR_WORKSPACE_BIND)
-        r = br_attach_workspace(h, s, fds, err);
     if (r == 0)
-        r = br_leases_attach(s, fds[BR_BOX_FD_WORKSPACE], fds + BR_BOX_FD_ALLOWED + s->nallowed,
-                             err);
+        r = br_child_mount_plan(h, s, fds, err);
     if (r < 0)
         return r;
     STEP(br_sys_chdir(BR_BOX_WORKSPACE), "enter the workspace");

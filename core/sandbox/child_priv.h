@@ -27,6 +27,9 @@ int br_child_mount_cgroup(const struct br_host *h, struct br_err *err);
 /* /tmp and the home directory below the present root. */
 int br_child_mount_own(const struct br_limits *l, uint32_t flags, unsigned long more,
                        struct br_err *err);
+/* The workspace or its lease, and the other leases, below the present root. */
+int br_child_mount_plan(const struct br_host *h, struct br_box_shared *s, const int *fds,
+                        struct br_err *err);
 int br_child_receive(int ctl, const struct br_box_shared *s, int *fds, struct br_err *err);
 /* Resource limits, and the CPUs that it may use. */
 int br_child_limits(const struct br_box_shared *s, struct br_err *err);
