@@ -273,7 +273,7 @@ static int send_list(struct supervisor *s, int dir, struct br_err *err)
 void activations_verb(struct supervisor *s)
 {
     struct br_err err = {.code = BR_OK};
-    const char *name = s->show_run;
+    const char *name = s->named;
     int r = state_open(s, false, &err);
     BR_CLEANUP_FD int dir = r == 0 ? open_dir(s, false) : -1;
     if (r == 0 && name[0] == 0) {

@@ -116,7 +116,7 @@ static int on_show(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
 {
     struct supervisor *s = ctx;
     (void)c;
-    br_rd_str(&m->rd, s->show_run, sizeof(s->show_run));
+    br_rd_str(&m->rd, s->named, sizeof(s->named));
     if (br_rd_done(&m->rd) < 0)
         return malformed(m, err);
     s->verb = BR_MSG_CTL_SHOW;
@@ -137,7 +137,7 @@ static int on_activations(struct br_chan *c, struct br_msg *m, void *ctx, struct
 {
     struct supervisor *s = ctx;
     (void)c;
-    br_rd_str(&m->rd, s->show_run, sizeof(s->show_run));
+    br_rd_str(&m->rd, s->named, sizeof(s->named));
     if (br_rd_done(&m->rd) < 0)
         return malformed(m, err);
     s->verb = BR_MSG_CTL_ACTIVATIONS;

@@ -66,7 +66,7 @@ int audit_start(struct supervisor *s, uint8_t mode, int session_fd, int client_f
     s->audit_closed = false;
     br_buf_put_u8(&o.buf, mode);
     br_buf_put_u8(&o.buf, flags);
-    br_buf_put_str(&o.buf, mode == 1 ? s->show_run : mode == 2 ? "" : s->run_id);
+    br_buf_put_str(&o.buf, mode == 1 ? s->named : mode == 2 ? "" : s->run_id);
     br_buf_put_u64(&o.buf, s->started_us);
     br_buf_put_str(&o.buf, s->req.workspace);
     br_buf_put_str(&o.buf, s->provider.model);

@@ -86,7 +86,7 @@ struct supervisor {
     bool asked;
     enum br_msg_type verb;
     struct request req;
-    char show_run[BR_ID_MAX];
+    char named[BR_ID_MAX]; /* show: the run; activations: the profile, or "" */
     bool control_gone;
 
     /* the first failure wins */
