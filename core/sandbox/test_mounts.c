@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <fcntl.h>
 
 #include <cmocka.h>
@@ -184,6 +187,53 @@ static void test_read_own(void **state)
     br_mounts_free(&m);
 }
 
+static unsigned own_mounts(void)
+{
+    BR_CLEANUP_FILE FILE *f = fopen("/proc/self/mountinfo", "re");
+    unsigned n = 0;
+    for (int c; f && (c = getc(f)) != EOF;)
+        n += c == '\n';
+    return n;
+}
+
+/* In a mount namespace with that many mounts: what reading them says. */
+static int read_with(unsigned want, struct br_err *err)
+{
+    struct br_mounts m;
+    unsigned have = 0;
+    if (unshare(CLONE_NEWNS | (geteuid() ? CLONE_NEWUSER : 0)) < 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return -BR_E_INTERNAL;
+    for (have = own_mounts(); have < want; have++)
+        if (mount("/proc", "/proc", NULL, MS_BIND | MS_REC, NULL) < 0 || own_mounts() != have + 1)
+            break;
+    if (have != want)
+        return -BR_E_INTERNAL;
+    int r = br_mounts_read(&m, "self", err);
+    if (r == 0 && m.n != want)
+        r = -BR_E_INTERNAL;
+    br_mounts_free(&m);
+    return r;
+}
+
+static void test_number(void **state)
+{
+    (void)state;
+    for (unsigned more = 0; more < 2; more++) {
+        struct br_err err = {.code = BR_OK};
+        int status = 0;
+        pid_t pid = fork();
+        if (pid == 0) {
+            int r = read_with(BR_MOUNTS_MAX + more, &err);
+            bool said = !more || strstr(err.text, "there are 1025 mounts, more than 1024");
+            _exit(said ? -r : 99);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), more ? BR_E_LIMIT_EXCEEDED : 0);
+    }
+}
+
 /* The same flags at the same target, and yet another directory. */
 static void test_places(void **state)
 {
@@ -220,7 +270,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_compare), cmocka_unit_test(test_source),
         cmocka_unit_test(test_names),   cmocka_unit_test(test_read_own),
-        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_places),  cmocka_unit_test(test_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
