@@ -259,7 +259,7 @@ void br_cli_view_summary(struct br_cli_view *v);
 bool br_cli_view_status(const struct br_cli_view *v, char *dst, size_t cap);
 /* Text that was written by somebody else, on one line, at most `max` columns. */
 void br_cli_put_line(struct br_buf *b, const char *s, size_t n, unsigned max);
-/* The same stored JSON with what a terminal acts on as \u escapes. */
+/* The same stored JSON on one line, with what a terminal acts on as \u escapes. */
 void br_cli_put_json_safe(struct br_buf *b, const char *s, size_t n);
 
 /* ---- a run in the foreground (foreground.c): what run and exec share ------------------------ */

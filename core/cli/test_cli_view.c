@@ -523,12 +523,12 @@ static void test_json_on_a_terminal(void **state)
 {
     (void)state;
     static const char text[] =
-        "{\"a\":\"\xc3\xa4 \x7f \xc2\x9b \xe2\x80\xae \xf3\xa0\x81\x81 \xf0\x9f\x98\x80\"}";
+        "{\"a\":\r\t\n\"\xc3\xa4 \x7f \xc2\x9b \xe2\x80\xae \xf3\xa0\x81\x81 \xf0\x9f\x98\x80\"}";
     struct br_buf b = BR_BUF_INIT(1000);
     br_cli_put_json_safe(&b, text, sizeof(text) - 1);
     assert_string_equal(
         br_buf_cstr(&b),
-        "{\"a\":\"\xc3\xa4 \\u007f \\u009b \\u202e \\udb40\\udc41 \xf0\x9f\x98\x80\"}");
+        "{\"a\":   \"\xc3\xa4 \\u007f \\u009b \\u202e \\udb40\\udc41 \xf0\x9f\x98\x80\"}");
     json_t *before = json_loadb(text, sizeof(text) - 1, 0, NULL);
     json_t *after = json_loadb((char *)b.data, b.len, 0, NULL);
     assert_true(before && json_equal(before, after));

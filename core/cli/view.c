@@ -431,6 +431,8 @@ void br_cli_put_json_safe(struct br_buf *b, const char *s, size_t n)
         br_buf_put_visible(&seen, s + i, len, true);
         if (seen.len == len && memcmp(seen.data, s + i, len) == 0) {
             br_buf_put(b, s + i, len);
+        } else if (p[i] == '\t' || p[i] == '\n' || p[i] == '\r') {
+            br_buf_put(b, " ", 1); /* JSON has them only between values */
         } else {
             uint32_t cp = len == 1 ? p[i] : p[i] & (0x7fu >> len);
             for (size_t k = 1; k < len; k++)
