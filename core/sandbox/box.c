@@ -113,7 +113,20 @@ static void discard(struct br_box *b, bool sibling)
     br_close(&b->pidfd);
 }
 
-/* The child is put into its cgroups, and gets its identity if the plan has no say in it. */
+/* The child learns where its cgroups are and goes into them; that it did is measured later. */
+static int send_place(struct br_box *b, struct br_err *err)
+{
+    int ways[BR_CG_CTLS];
+    int n = br_cg_open_ways(&b->cg, ways, err);
+    if (n < 0)
+        return n;
+    int r = br_fds_send(b->ctl, (char[]){BR_WORD_PLACED}, 1, ways, (unsigned)n);
+    while (n > 0)
+        br_close(&ways[--n]);
+    return r == 0 ? 0 : br_box_child_failed(b, err);
+}
+
+/* The child gets a place, and its identity if the plan has no say in it. */
 static int place(struct br_box *b, struct br_err *err)
 {
     const struct br_expect *e = &b->shared->expect;
@@ -124,20 +137,16 @@ static int place(struct br_box *b, struct br_err *err)
     int r = br_measure_birth(b, err);
     if (r == 0)
         r = br_mntns_hold(b, err);
-    if (r == 0)
-        r = br_cg_join_v1(&b->cg, b->pid, err);
     /* when the host is out of memory, the workload goes first */
     if (r == 0 && br_sys_idmap(b->pid, "oom_score_adj", BR_BOX_OOM_SCORE) < 0)
         r = br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                          "the sandbox's 'oom_score_adj' could not be raised; nothing was started");
-    if (r == 0)
-        r = br_measure_joined(b, err);
     if (r == 0 && br_who_expect(&b->who, b->host, e)) {
         r = br_who_map(&b->who, b->pid, err);
         b->shared->mapped = r == 0;
     }
-    if (r == 0 && send(b->ctl, (char[]){BR_WORD_PLACED}, 1, MSG_NOSIGNAL) != 1)
-        r = br_box_child_failed(b, err);
+    if (r == 0)
+        r = send_place(b, err);
     /* while the child goes on */
     if (r == 0 && b->shared->mapped)
         r = br_measure_limits(b, err);
@@ -354,6 +363,8 @@ int br_box_start(struct br_box *b, const struct br_plan *plan, int ws_fd, int ch
         r = plan->backend == BR_BACKEND_BWRAP ? br_bwrap_await(b, err) : await_child(b, false, err);
     if (r == 0) /* it cannot mount any more, and still has to execute */
         r = br_measure_mounts(b, err);
+    if (r == 0)
+        r = br_measure_place(b, err);
     if (r == 0 && plan->backend != BR_BACKEND_BWRAP)
         r = await_child(b, true, err);
     if (r == 0)

@@ -21,8 +21,8 @@
  * area, descriptors come along. The child's answer is the end of file that its exec causes, or its
  * last words in the shared area. */
 #define BR_WORD_PLAN 'p'
-/* Before it: the child is in its cgroups and, if that was possible without the plan, its ids are
- * mapped. */
+/* Before it: its cgroups are there, and descriptors of br_cg_open_ways() come along; if that was
+ * possible without the plan, its ids are mapped. */
 #define BR_WORD_PLACED 'j'
 /* The child's one word: its mounts are made, and it has no capability to make more. */
 #define BR_WORD_MOUNTED 'm'
@@ -219,8 +219,8 @@ int br_measure_ns(const char *who, unsigned first, unsigned end, uint64_t ns[7],
                   struct br_err *err);
 /* Namespaces that pid 1 was born in: before it becomes another user. */
 int br_measure_birth(struct br_box *b, struct br_err *err);
-/* It is in its cgroup, in every hierarchy. */
-int br_measure_joined(struct br_box *b, struct br_err *err);
+/* It is in its cgroup, in every hierarchy, and the first to go when memory is short. */
+int br_measure_place(struct br_box *b, struct br_err *err);
 /* What the launcher itself is under. */
 int br_measure_self(struct br_host *h, struct br_err *err);
 /* Id maps and limits, once they are set. */

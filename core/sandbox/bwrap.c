@@ -205,8 +205,6 @@ int br_bwrap_await(struct br_box *b, struct br_err *err)
     r = br_mntns_hold(b, err);
     if (r == 0)
         r = br_measure_birth(b, err);
-    if (r == 0)
-        r = br_measure_joined(b, err);
     return r < 0 ? r : br_measure_limits(b, err);
 }
 

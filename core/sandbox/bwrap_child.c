@@ -111,7 +111,7 @@ int br_bwrap_child(const struct br_host *h, struct br_box_shared *s, int ctl, in
     br_close_from(3, (int[]){ctl, root}, 2);
     int r = prepare(root, err);
     if (r == 0)
-        r = br_child_await_place(ctl, err);
+        r = br_child_take_place(ctl, err);
     if (r == 0)
         r = br_child_receive(ctl, s, fds, err); /* the ids are mapped by now in any case */
     if (r == 0)

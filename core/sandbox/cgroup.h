@@ -63,8 +63,14 @@ bool br_cg_has_v2(const struct br_cg_place *p);
 int br_cg_make(const struct br_cg_place *p, struct br_cg *cg, uint64_t id, struct br_err *err);
 /* The one of that name that another process made; -1 in fds where it does not exist. */
 void br_cg_open(const struct br_cg_place *p, struct br_cg *cg, uint64_t id);
-/* Put a process (a child that is to live in it) into the version 1 hierarchies. */
-int br_cg_join_v1(const struct br_cg *cg, pid_t pid, struct br_err *err);
+/*
+ * Open the ways into the version 1 hierarchies: at most BR_CG_CTLS descriptors, the caller's.
+ * Returns how many; -BR_E_REQUIREMENT_MISSING names the one that does not open.
+ */
+int br_cg_open_ways(const struct br_cg *cg, int *fds, struct br_err *err);
+/* Go in, as a process with one thread. Whoever opened them is asked for the permission, not the
+ * caller. 0, or -1 and errno. */
+int br_cg_enter(const int *fds, unsigned n);
 /* The descriptor for CLONE_INTO_CGROUP, or -1 if no version 2 hierarchy is used. */
 int br_cg_v2_fd(const struct br_cg *cg);
 /* Set memory (swap included), pids and cpu, where they are not set so already. A kernel that does

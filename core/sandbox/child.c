@@ -166,8 +166,7 @@ int br_child_mount_cgroup(const struct br_host *h, struct br_err *err)
 /*
  * As soon as there is an identity: what most plans ask for. *rules: of Landlock, or -1.
  *
- * The cgroup namespace only now: it shows the place where its maker is, and the launcher has put
- * this process into its cgroup before it said so.
+ * The cgroup namespace only now: it shows the place where its maker is.
  */
 static int settle(const struct br_host *h, const struct br_box_shared *s, int ctl, int *rules,
                   struct br_err *err)
@@ -194,19 +193,20 @@ static int settle(const struct br_host *h, const struct br_box_shared *s, int ct
     return *rules < 0 ? *rules : 0;
 }
 
-/* The launcher says that this process is in its place. */
-int br_child_await_place(int ctl, struct br_err *err)
+int br_child_take_place(int ctl, struct br_err *err)
 {
     char word = 0;
-    ssize_t n;
-    do {
-        n = recv(ctl, &word, 1, 0);
-    } while (n < 0 && errno == EINTR);
+    int ways[BR_CG_CTLS];
+    unsigned nways;
+    ssize_t n = br_fds_receive(ctl, &word, 1, 0, ways, BR_CG_CTLS, &nways);
     if (n == 0)
         _exit(0); /* the launcher has given up, or died */
-    return word == BR_WORD_PLACED
-               ? 0
-               : br_err_set(err, BR_E_INTERNAL, "the launcher did not place the sandbox");
+    if (n != 1 || word != BR_WORD_PLACED)
+        return br_err_set(err, BR_E_INTERNAL, "the launcher did not place the sandbox");
+    STEP(br_cg_enter(ways, nways), "join its cgroups");
+    while (nways > 0)
+        br_close(&ways[--nways]);
+    return 0;
 }
 
 /* ---- with the plan ---- */
@@ -386,7 +386,7 @@ static int child(const struct br_host *h, struct br_box_shared *s, int ctl, int 
         br_close_from(3, (int[]){ctl, root}, 2);
     int r = prepare(h, root, err);
     if (r == 0)
-        r = br_child_await_place(ctl, err);
+        r = br_child_take_place(ctl, err);
     if (r == 0 && s->mapped)
         r = settle(h, s, ctl, &rules, err);
     if (r == 0)

@@ -20,7 +20,8 @@ int br_child_fail(struct br_err *err, const char *what);
 extern const char *const br_child_env[];
 
 int br_child_null_stdio(struct br_err *err);
-int br_child_await_place(int ctl, struct br_err *err);
+/* Wait until the launcher has made the cgroups, and go into them. */
+int br_child_take_place(int ctl, struct br_err *err);
 int br_child_become(const struct br_host *h, struct br_err *err);
 /* Its own limits below the present root, in a cgroup namespace of its own. */
 int br_child_mount_cgroup(const struct br_host *h, struct br_err *err);

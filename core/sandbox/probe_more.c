@@ -31,11 +31,10 @@
 
 /* ---- memory: admission, not only a number in a file ---- */
 
-static _Noreturn void eat(int gate)
+static _Noreturn void eat(const int *ways, unsigned n)
 {
-    char byte;
     (void)alarm(BR_PROBE_SECONDS);
-    if (read(gate, &byte, 1) != 1)
+    if (br_cg_enter(ways, n) < 0)
         _exit(1);
     char *p = mmap(NULL, ADMIT_TOUCH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
@@ -48,29 +47,29 @@ static _Noreturn void eat(int gate)
 /* A child in the cgroup touches more than its limit. True: it was killed for it. */
 static bool is_killed(const struct br_cg *cg, struct br_err *err)
 {
-    int gate[2], status = 0, into = br_cg_v2_fd(cg);
+    int ways[BR_CG_CTLS], status = 0, into = br_cg_v2_fd(cg);
     struct clone_args args = {.flags = into >= 0 ? CLONE_INTO_CGROUP : 0,
                               .exit_signal = SIGCHLD,
                               .cgroup = into >= 0 ? (uint64_t)into : 0};
-    if (pipe2(gate, O_CLOEXEC) < 0)
-        return br_err_errno(err, BR_E_FAILED, "no pipe"), false;
+    int n = br_cg_open_ways(cg, ways, err);
+    if (n < 0)
+        return false;
     pid_t pid = (pid_t)br_sys_clone3(&args, sizeof(args));
-    if (pid == 0) {
-        (void)close(gate[1]);
-        eat(gate[0]);
-    }
-    int r = pid < 0 ? br_err_errno(err, BR_E_FAILED, "a process could not be made in a cgroup")
-                    : br_cg_join_v1(cg, pid, err);
-    if (r == 0)
-        r = write(gate[1], "g", 1) == 1 ? 0 : -1;
-    br_close(&gate[0]);
-    br_close(&gate[1]);
+    if (pid == 0)
+        eat(ways, (unsigned)n);
+    if (pid < 0)
+        (void)br_err_errno(err, BR_E_FAILED, "a process could not be made in a cgroup");
+    while (n > 0)
+        br_close(&ways[--n]);
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
-    if (r == 0 && !(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL))
+    bool killed = pid > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 1)
+        (void)br_err_set(err, BR_E_FAILED, "a cgroup could not be joined");
+    else if (pid > 0 && !killed)
         (void)br_err_set(err, BR_E_FAILED, "%u MiB were used below a limit of %u MiB",
                          ADMIT_TOUCH >> 20, ADMIT_LIMIT >> 20);
-    return r == 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    return killed;
 }
 
 static void probe_admission(const struct br_host *h, struct br_probe *p)

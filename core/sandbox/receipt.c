@@ -97,7 +97,7 @@ int br_measure_birth(struct br_box *b, struct br_err *err)
 }
 
 /* The kernel's name of a cgroup ends with that of ours, in each hierarchy that has limits. */
-int br_measure_joined(struct br_box *b, struct br_err *err)
+int br_measure_place(struct br_box *b, struct br_err *err)
 {
     char text[8192], *save = NULL;
     unsigned found = 0;

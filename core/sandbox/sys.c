@@ -270,6 +270,11 @@ int br_sys_writecgroup(int dirfd, const char *file, const char *text)
     return fd < 0 ? -1 : write_text(fd, text);
 }
 
+int br_sys_joincgroup(int fd)
+{
+    return WRAP(JOINCGROUP, write_text(fd, "0"));
+}
+
 int br_sys_loop(int fd, unsigned long op, unsigned long arg)
 {
     return WRAP(LOOP, ioctl(fd, op, arg));
