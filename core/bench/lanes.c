@@ -3,6 +3,7 @@
  * posix_spawn. A sample is from the request until the program has ended, as its starter sees it; a
  * second one until everything of it is removed (and, by bridle-launch, verified).
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -47,6 +48,7 @@ struct lanes {
 };
 struct times {
     struct samples end, all;
+    uint64_t cpu_us; /* that the whole machine was busy, the kernel's removal included */
 };
 
 static int run_bwrap(const char *program, struct br_err *err)
@@ -140,6 +142,18 @@ static int run_once(const struct lanes *l, enum lane lane, struct times *t, stru
     return r;
 }
 
+/* CPU time of everybody, on all processors, since the machine started; a hundredth of a second is
+ * the smallest unit. */
+static uint64_t busy_us(void)
+{
+    unsigned long long user, nice, sys, idle, iowait, irq, softirq;
+    BR_CLEANUP_FILE FILE *f = fopen("/proc/stat", "re");
+    if (!f || fscanf(f, "cpu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &sys, &idle,
+                     &iowait, &irq, &softirq) != 7)
+        return 0;
+    return (user + nice + sys + irq + softirq) * 1000000 / (uint64_t)sysconf(_SC_CLK_TCK);
+}
+
 /* Lanes take turns, `block` launches each, so that what else the machine does hits all alike. */
 static int measure(const struct lanes *l, unsigned rounds, unsigned block, unsigned pause_us,
                    struct times t[LANES], struct br_err *err)
@@ -150,6 +164,7 @@ static int measure(const struct lanes *l, unsigned rounds, unsigned block, unsig
                 continue;
             /* the one before it shall not be the reason for what this one costs */
             usleep(block > 1 ? IDLE_PAUSE_US : TURN_PAUSE_US);
+            uint64_t busy = busy_us();
             for (unsigned i = 0; i < block; i++) {
                 if (pause_us)
                     usleep(pause_us);
@@ -157,6 +172,7 @@ static int measure(const struct lanes *l, unsigned rounds, unsigned block, unsig
                 if (r < 0)
                     return r;
             }
+            t[lane].cpu_us += busy_us() - busy;
         }
     return 0;
 }
@@ -171,6 +187,17 @@ static void note(const char *how, struct times t[LANES])
                        names[i], samples_median(&t[i].end), samples_p99(&t[i].end),
                        samples_median(&t[i].all), samples_median(&t[i].end) / bare,
                        samples_median(&t[i].end) / plain);
+}
+
+/* Back to back nothing waits: how long a launch takes there cannot be less than what it, its
+ * preparation and its removal keep the processors busy, divided by their number. */
+static void note_cpu(struct times t[LANES])
+{
+    bench_note("  back to back, CPU time of the whole machine for one launch (%ld processors):",
+               sysconf(_SC_NPROCESSORS_ONLN));
+    for (enum lane i = 0; i < LANES; i++)
+        if (t[i].end.n)
+            bench_note("    %-20s %5.0f us", names[i], (double)t[i].cpu_us / t[i].end.n);
 }
 
 static void against(const char *what, struct times t[LANES], enum lane lane, enum lane reference,
@@ -208,6 +235,7 @@ static int measure_all(const struct lanes *l, struct br_err *err)
     note("by turns", turns);
     note("idle machine", idle);
     note("back to back", alone);
+    note_cpu(alone);
     return 0;
 }
 
