@@ -9,6 +9,11 @@
 
 static const char *const source_names[TABLE_SOURCES] = {"profile", "operator", "manifest"};
 
+const char *br_source_name(unsigned source)
+{
+    return source_names[source];
+}
+
 const char *br_effect_name(enum br_effect e)
 {
     switch (e) {
@@ -67,9 +72,11 @@ static void vote(struct br_decision *d, enum br_effect effect, const char *id, c
 /* What is left of a request once it is known to be one that can be evaluated. */
 struct evaluation {
     const struct br_table *t;
+    const char *action;
     const struct br_bucket *bucket; /* may be NULL */
     bool has_subject;
     uint32_t best[TABLE_SOURCES];
+    uint8_t *matched; /* by rank; NULL: nobody asks */
 };
 
 static void find(struct evaluation *e, enum br_view_kind kind, const struct br_probe_subject *q)
@@ -106,8 +113,21 @@ static void vote_fallback(const struct evaluation *e, struct br_decision *d)
              f->source);
 }
 
+/* Rules that match whatever the subject is are not looked up one by one. */
+static void note_any(const struct evaluation *e)
+{
+    for (uint32_t i = 0; i < e->t->nrules; i++) {
+        const struct br_rule *r = &e->t->rules[i];
+        if (r->pattern.kind == BR_MATCH_ANY &&
+            (strcmp(r->action, "*") == 0 || strcmp(r->action, e->action) == 0))
+            e->matched[i] = 1;
+    }
+}
+
 static void conclude(struct evaluation *e, struct br_decision *d)
 {
+    if (e->matched)
+        note_any(e);
     for (unsigned s = 0; s < TABLE_SOURCES; s++) {
         uint32_t best = e->best[s];
         if (e->bucket && e->bucket->any[s] < best)
@@ -147,7 +167,7 @@ static bool subject_valid(const struct evaluation *e, const char *action, const 
 static void find_host(struct evaluation *e, const char *s, size_t n)
 {
     char host[HOST_MAX];
-    struct br_probe_subject q = {.s = host};
+    struct br_probe_subject q = {.s = host, .matched = e->matched};
     if (!br_host_valid(s, n))
         return;
     br_host_split(s, n, &q.n, &q.port, &q.port_len);
@@ -172,7 +192,7 @@ static void decide_subject(struct evaluation *e, const struct br_request *q, str
         return;
     }
     e->has_subject = true;
-    struct br_probe_subject probe = {.s = q->subject, .n = q->subject_len};
+    struct br_probe_subject probe = {.s = q->subject, .n = q->subject_len, .matched = e->matched};
     find(e, BR_VIEW_SUBJECT, &probe);
     if (uses_view(e, BR_VIEW_HOST))
         find_host(e, q->subject, q->subject_len);
@@ -201,7 +221,7 @@ static void join(char *dst, const char *const *words, size_t nwords)
 static void find_words(struct evaluation *e, const struct br_request *q, char *buf, size_t n)
 {
     join(buf, q->words, q->nwords);
-    struct br_probe_subject probe = {.s = buf, .n = n};
+    struct br_probe_subject probe = {.s = buf, .n = n, .matched = e->matched};
     find(e, BR_VIEW_WORDS, &probe);
 }
 
@@ -250,21 +270,30 @@ static void decide_words(struct evaluation *e, const struct br_request *q, struc
     conclude(e, d);
 }
 
-void br_table_decide(const struct br_table *t, const struct br_request *q, struct br_decision *d)
+void br_decide_noting(const struct br_table *t, const struct br_request *q, uint8_t *matched,
+                      struct br_decision *d)
 {
     memset(d, 0, sizeof(*d));
     answer(d, BR_EFFECT_DENY, BR_RULE_INVALID_REQUEST, "the request cannot be evaluated");
     size_t action_len = t && q && q->action ? strnlen(q->action, BR_ACTION_MAX + 1) : 0;
     if (action_len == 0 || action_len > BR_ACTION_MAX)
         return;
-    struct evaluation e = {
-        .t = t, .bucket = br_index_bucket(t, q->action), .best = {RANK_NONE, RANK_NONE, RANK_NONE}};
+    struct evaluation e = {.t = t,
+                           .action = q->action,
+                           .bucket = br_index_bucket(t, q->action),
+                           .best = {RANK_NONE, RANK_NONE, RANK_NONE},
+                           .matched = matched};
     if (q->words)
         decide_words(&e, q, d);
     else if (q->subject)
         decide_subject(&e, q, d);
     else
         conclude(&e, d);
+}
+
+void br_table_decide(const struct br_table *t, const struct br_request *q, struct br_decision *d)
+{
+    br_decide_noting(t, q, NULL, d);
 }
 
 /* ---- the matchers alone ---- */

@@ -277,13 +277,18 @@ static void try_rules(const struct br_table *t, const uint32_t *ranks, uint32_t 
 {
     for (uint32_t i = 0; i < n; i++) {
         const struct br_rule *r = &t->rules[ranks[i]];
-        if (ranks[i] >= best[r->source] || !br_pattern_match(&r->pattern, q->s, q->n))
+        if (ranks[i] >= best[r->source] && !q->matched)
+            continue;
+        if (!br_pattern_match(&r->pattern, q->s, q->n))
             continue;
         const char *port = r->pattern.port;
         if (port &&
             !(q->port && strlen(port) == q->port_len && memcmp(port, q->port, q->port_len) == 0))
             continue;
-        best[r->source] = ranks[i];
+        if (ranks[i] < best[r->source])
+            best[r->source] = ranks[i];
+        if (q->matched)
+            q->matched[ranks[i]] = 1;
     }
 }
 

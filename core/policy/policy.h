@@ -123,6 +123,33 @@ struct br_decision {
  */
 void br_table_decide(const struct br_table *t, const struct br_request *q, struct br_decision *d);
 
+/* ---- explain.c: why ---- */
+
+/* What became of one rule. */
+enum br_why {
+    BR_WHY_MATCHED = 0,
+    BR_WHY_ACTION,     /* it speaks of another action */
+    BR_WHY_NO_SUBJECT, /* it has a pattern, and the request has no subject */
+    BR_WHY_SUBJECT,    /* its pattern does not match the subject */
+    BR_WHY_REFUSED,    /* the request itself was refused; no rule was looked at */
+};
+/* "matched", "action", "no-subject", "subject", "refused". */
+const char *br_why_name(enum br_why w);
+
+struct br_explained {
+    unsigned index; /* of the rule in the "rules" of the JSON that was loaded */
+    enum br_why why;
+    struct br_vote vote; /* what the rule says where it matches */
+};
+/*
+ * Decide as br_table_decide() does, by the same code, and call fn (may be NULL) for every rule of
+ * the table, in the order of its JSON. Within profile and operator the vote is the strictest rule
+ * that matched, within a manifest the one with the longest pattern. -BR_E_NOMEM: nothing was
+ * called, and *d denies.
+ */
+int br_table_explain(const struct br_table *t, const struct br_request *q, struct br_decision *d,
+                     void (*fn)(const struct br_explained *e, void *ctx), void *ctx);
+
 /* "allow", "ask", "deny", "none"; "deny" for a number that is no effect. */
 const char *br_effect_name(enum br_effect e);
 /* BR_EFFECT_NONE for an unknown word. */

@@ -126,6 +126,7 @@ struct br_rule {
     const char *text; /* the pattern as written */
     const char *reason;
     uint32_t text_len;
+    uint32_t index; /* in the JSON */
     uint8_t source; /* enum br_source */
     uint8_t effect; /* enum br_effect */
 };
@@ -166,8 +167,15 @@ struct br_probe_subject {
     size_t n;
     const char *port; /* NULL: none; host view only */
     size_t port_len;
+    uint8_t *matched; /* by rank: where to note every rule that matches; NULL: the best is enough */
 };
 void br_index_find(const struct br_table *t, const struct br_view *v,
                    const struct br_probe_subject *q, uint32_t best[TABLE_SOURCES]);
+
+/* br_table_decide(); `matched`, unless NULL, receives a 1 for every rule (by rank) that matched. */
+void br_decide_noting(const struct br_table *t, const struct br_request *q, uint8_t *matched,
+                      struct br_decision *d);
+/* "profile", "operator", "manifest". */
+const char *br_source_name(unsigned source);
 
 #endif

@@ -327,6 +327,7 @@ static int load_rules(struct loader *l, const json_t *list)
         return no_memory(l);
     for (; t->nrules < n; t->nrules++) {
         snprintf(place, sizeof(place), "rules[%u]", t->nrules);
+        t->rules[t->nrules].index = t->nrules;
         int e = load_rule(l, place, json_array_get(list, t->nrules), &t->rules[t->nrules]);
         if (e < 0)
             return e;
