@@ -65,7 +65,7 @@ static void add_vote(struct verdict *v, const char *source, const char *rule_id,
 static void decide_one(struct session *s, struct verdict *v, const struct br_request *q)
 {
     struct br_decision d;
-    br_table_decide(s->table, q, &d);
+    session_table_decide(s, q, false, &d);
     for (unsigned i = 0; i < d.nvotes; i++)
         add_vote(v, d.votes[i].source, d.votes[i].rule_id, d.votes[i].effect, d.votes[i].reason);
     verdict_tighten(v, d.effect, d.rule_id, d.source ? d.source : "default",
@@ -100,7 +100,7 @@ static void tighten_named(struct session *s, struct verdict *v, const char *cons
     static const char nobody[] = "\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1";
     struct br_request q = {.action = "process.exec", .words = words, .nwords = n};
     struct br_decision d, other;
-    br_table_decide(s->table, &q, &d);
+    session_table_decide(s, &q, true, &d);
     if (br_effect_strictest(v->effect, d.effect) == v->effect)
         return;
     BR_CLEANUP_FREE const char **copy = calloc(n + 1, sizeof(*copy));
@@ -281,8 +281,8 @@ static void decide_directory(struct session *s, struct verdict *v, const char *p
     char why[BR_ERR_TEXT_MAX];
     if (!path[0] || strcmp(path, ".") == 0)
         return;
-    br_table_decide(
-        s->table, &(struct br_request){.action = "process.exec", .words = words, .nwords = 2}, &d);
+    session_table_decide(
+        s, &(struct br_request){.action = "process.exec", .words = words, .nwords = 2}, true, &d);
     if (br_effect_strictest(v->effect, d.effect) == v->effect)
         return;
     snprintf(why, sizeof(why), "it runs in '%.*s', which is decided as 'cd'%s%.256s",
@@ -311,7 +311,7 @@ static int consult_predicates(struct session *s, struct verdict *v, const char *
 {
     if (!br_table_has_predicates(s->table) || v->effect == BR_EFFECT_DENY)
         return 0;
-    json_t *req = json_pack("{s:s, s:s, s:s, s:s}", "action", e->action, "subject", e->subject,
+    json_t *req = json_pack("{s:s, s:s*, s:s, s:s}", "action", e->action, "subject", e->subject,
                             "callId", call_id, "effect", br_effect_name(v->effect));
     if (e->op.op == BR_OP_EXEC && !e->shell) {
         json_t *argv = json_array();
@@ -465,7 +465,7 @@ static int decide(struct session *s, const char *call_id, const struct effect *e
         decide_one(s, v,
                    &(struct br_request){.action = e->action,
                                         .subject = e->subject,
-                                        .subject_len = strlen(e->subject)});
+                                        .subject_len = e->subject ? strlen(e->subject) : 0});
     else if (e->shell)
         decide_line(s, v, e->subject, false);
     else
@@ -513,7 +513,7 @@ int session_foresee(struct session *s, const char *call_id, const struct effect 
     int r = decide(s, call_id, e, &v);
     *decided = v.effect;
     *decision =
-        json_pack("{s:s, s:s, s:s, s:s*, s:s*, s:s*, s:b, s:O}", "action", e->action, "subject",
+        json_pack("{s:s, s:s*, s:s, s:s*, s:s*, s:s*, s:b, s:O}", "action", e->action, "subject",
                   e->subject, "effect", br_effect_name(v.effect), "ruleId", v.rule_id, "source",
                   v.source, "reason", v.reason, "opaque", (int)v.opaque, "votes", v.votes);
     if (r < 0)

@@ -65,6 +65,9 @@ int main(void)
     case BR_RUN_VALIDATE:
         session_run_validate(&s, &o);
         break;
+    case BR_RUN_POLICY:
+        session_run_policy(&s, &o);
+        break;
     case BR_RUN_PLAN:
         session_run_plan(&s, &o);
         break;

@@ -110,7 +110,31 @@ static int on_cancel(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     return 0;
 }
 
+/* One at a time; the next is taken when this one was answered. */
+static int on_policy_ask(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    s->asked.table = m->type == BR_MSG_POLICY_USE;
+    s->asked.id = m->id;
+    if (br_msg_blob(m, s->asked.table ? BR_TABLE_MAX : BR_EVENT_MAX, &s->asked.text, err) < 0 ||
+        br_rd_done(&m->rd) < 0)
+        return bad(c, m, err);
+    session_permit_policy(s, false);
+    s->asked.is = s->kick = true;
+    return 0;
+}
+
+void session_permit_policy(struct session *s, bool yes)
+{
+    if (s->client.fd < 0)
+        return;
+    (yes ? br_chan_permit : br_chan_forbid)(&s->client, BR_MSG_POLICY_ASK);
+    (yes ? br_chan_permit : br_chan_forbid)(&s->client, BR_MSG_POLICY_USE);
+}
+
 static const struct br_msg_rule client_rules[] = {
+    {BR_MSG_POLICY_ASK, 0, 1, BR_MSG_MAX, 0, 1, on_policy_ask}, /* once there is a table */
+    {BR_MSG_POLICY_USE, 0, 1, BR_MSG_MAX, 0, 1, on_policy_ask},
     {BR_MSG_ANSWER, 0, 9, 2 * BR_PATH_MAX, 0, 0, on_answer}, /* once there is a ledger */
     {BR_MSG_CANCEL, BR_PERMIT, 0, 0, 0, 0, on_cancel},
 };

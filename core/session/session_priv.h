@@ -103,6 +103,12 @@ struct session {
     bool task_given;
     json_t *messages;
     json_t *tools;
+    json_t *trace; /* mode policy: why, of every decision by the table; else NULL */
+    struct {
+        bool is, table;
+        uint64_t id;
+        struct br_buf text;
+    } asked; /* mode policy: what waits to be answered */
     struct budget budget;
 
     char stream_id[BR_ID_MAX];
@@ -165,6 +171,8 @@ int session_record_error(struct session *s, int code, const char *text);
 int session_serve(struct session *s, struct br_err *err);
 /* There is a ledger: from now on the client may answer what it is asked. */
 void session_permit_answers(struct session *s);
+/* Mode policy: the client may ask, or not now. */
+void session_permit_policy(struct session *s, bool yes);
 /* Put the channel to pid 1 into service; takes the descriptor over. */
 void session_adopt_init(struct session *s, int fd);
 
@@ -244,6 +252,14 @@ void session_run_exec(struct session *s, struct outcome *o);
 void session_run_validate(struct session *s, struct outcome *o);
 void session_run_plan(struct session *s, struct outcome *o);
 void session_run_activate(struct session *s, struct outcome *o);
+
+/* ---- policy.c: mode policy ---- */
+
+void session_run_policy(struct session *s, struct outcome *o);
+/* br_table_decide() by the session's table; where s->trace is an array, what every rule said is
+ * added to it. `against`: only what is stricter than the rest of the call's decision counts. */
+void session_table_decide(struct session *s, const struct br_request *q, bool against,
+                          struct br_decision *d);
 
 /* ---- call.c: one tool call from intent to result ---- */
 

@@ -104,7 +104,7 @@ static int on_run(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err 
         return malformed(m, err);
     while (q->argc < argc && (q->argv[q->argc] = br_rd_strdup(&m->rd, BR_PATH_MAX)))
         q->argc++;
-    if (br_rd_done(&m->rd) < 0 || q->mode < BR_RUN_AGENT || q->mode > BR_RUN_ACTIVATE ||
+    if (br_rd_done(&m->rd) < 0 || q->mode < BR_RUN_AGENT || q->mode > BR_RUN_POLICY ||
         q->wall_seconds > BR_RUN_SECONDS_MAX)
         return malformed(m, err);
     s->verb = BR_MSG_CTL_RUN;

@@ -136,6 +136,12 @@ static bool records(const struct supervisor *s)
     return s->req.mode == BR_RUN_AGENT || s->req.mode == BR_RUN_EXEC;
 }
 
+/* Neither workspace, state, image nor launcher. */
+static bool only_compiles(const struct supervisor *s)
+{
+    return s->req.mode == BR_RUN_VALIDATE || s->req.mode == BR_RUN_POLICY;
+}
+
 static int tell_started(struct supervisor *s, struct links *l, struct br_err *err)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
@@ -199,7 +205,7 @@ static int start_session(struct supervisor *s, struct links *l, struct br_err *e
         br_out_fd(&o, br_steal_fd(&l->broker[1]), true);
     }
     int r = program_start(s, P_SESSION, err);
-    if (q->mode == BR_RUN_PLAN || q->mode == BR_RUN_VALIDATE)
+    if (q->mode == BR_RUN_PLAN || only_compiles(s))
         br_chan_forbid(&s->programs[P_SESSION].chan, BR_MSG_SUP_LAUNCH);
     if (r == 0)
         r = br_chan_send(&s->programs[P_SESSION].chan, BR_MSG_SESSION_START, 0, &o, err);
@@ -217,7 +223,7 @@ int launcher_configure(struct supervisor *s, struct br_err *err)
 
 static int start_all(struct supervisor *s, struct links *l, struct br_err *err)
 {
-    bool agent = s->req.mode == BR_RUN_AGENT, look = s->req.mode == BR_RUN_VALIDATE;
+    bool agent = s->req.mode == BR_RUN_AGENT, look = only_compiles(s);
     int r = 0;
     if (!look) /* it prepares itself while the others start */
         r = program_start(s, P_LAUNCH, err);
@@ -401,6 +407,7 @@ static int open_places(struct supervisor *s, struct br_err *err)
     int r = 0;
     switch (s->req.mode) {
     case BR_RUN_VALIDATE:
+    case BR_RUN_POLICY:
         return 0;
     case BR_RUN_ACTIVATE:
         r = state_open(s, true, err);

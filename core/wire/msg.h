@@ -145,6 +145,16 @@
     X(CANCEL, 0x0403)                                                                              \
     /* session -> client, mode validate only: blob JSON report */                                  \
     X(REPORT, 0x0404)                                                                              \
+    /* session -> client, mode policy, once: blob JSON report, blob the pinned table ("" if it did \
+       not compile) */                                                                             \
+    X(POLICY_TABLE, 0x0405)                                                                        \
+    /* client -> session, mode policy: decide this, without consequences. blob JSON request */     \
+    X(POLICY_ASK, 0x0406)                                                                          \
+    /* session -> client: blob JSON; id: the request's */                                          \
+    X(POLICY_SAID, 0x0407)                                                                         \
+    /* client -> session, mode policy: decide by this table from now on. blob table (JSON);        \
+       answer: POLICY_SAID */                                                                      \
+    X(POLICY_USE, 0x0408)                                                                          \
                                                                                                    \
     /* ---- audit -> client ---- */                                                                \
     /* u64 row (1.. per run, contiguous), blob: the stored bytes of one event */                   \
@@ -254,6 +264,7 @@ enum br_run_mode {
     BR_RUN_VALIDATE = 3,
     BR_RUN_PLAN = 4,     /* what exec would do; starts no sandbox and records nothing */
     BR_RUN_ACTIVATE = 5, /* try the profile, and keep the evidence that it works */
+    BR_RUN_POLICY = 6,   /* compile, then answer what would be decided, until the client leaves */
 };
 
 enum br_script_purpose { BR_SCRIPT_CONFIG = 1, BR_SCRIPT_POLICY = 2, BR_SCRIPT_ADAPTER = 3 };
