@@ -60,7 +60,7 @@ static void put_rule(struct br_buf *b, unsigned i, unsigned rules)
 static int bench_table(unsigned rules, struct br_table **t, struct br_err *err)
 {
     BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_TABLE_MAX);
-    br_buf_printf(&b, "{\"v\":1,\"sources\":[{\"kind\":\"profile\",\"name\":\"bench\"},"
+    br_buf_printf(&b, "{\"v\":2,\"sources\":[{\"kind\":\"profile\",\"name\":\"bench\"},"
                       "{\"kind\":\"operator\",\"name\":\"bench\"},"
                       "{\"kind\":\"manifest\",\"name\":\"bench\"}],\"rules\":[");
     for (unsigned i = 0; i < rules; i++)

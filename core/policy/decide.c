@@ -55,8 +55,8 @@ static void answer(struct br_decision *d, enum br_effect effect, const char *id,
     d->source = BR_KERNEL_SOURCE;
 }
 
-static void vote(struct br_decision *d, enum br_effect effect, const char *id, const char *reason,
-                 unsigned source)
+static struct br_vote *vote(struct br_decision *d, enum br_effect effect, const char *id,
+                            const char *reason, unsigned source)
 {
     effect = known(effect);
     if (effect == BR_EFFECT_NONE)
@@ -64,16 +64,32 @@ static void vote(struct br_decision *d, enum br_effect effect, const char *id, c
     if (d->nvotes == 0 || effect > d->effect) {
         answer(d, effect, id, reason);
         d->source = source_names[source];
+        d->file = NULL;
+        d->line = 0;
     }
-    d->votes[d->nvotes++] = (struct br_vote){
+    struct br_vote *v = &d->votes[d->nvotes++];
+    *v = (struct br_vote){
         .effect = effect, .rule_id = id, .reason = reason, .source = source_names[source]};
+    return v;
+}
+
+static void vote_rule(struct br_decision *d, const struct br_rule *r)
+{
+    struct br_vote *v = vote(d, (enum br_effect)r->effect, r->id, r->reason, r->source);
+    v->file = r->file;
+    v->line = r->line;
+    if (d->rule_id == r->id) { /* it leads */
+        d->file = r->file;
+        d->line = r->line;
+    }
 }
 
 /* What is left of a request once it is known to be one that can be evaluated. */
 struct evaluation {
     const struct br_table *t;
     const char *action;
-    const struct br_bucket *bucket; /* may be NULL */
+    const struct br_bucket *bucket;   /* may be NULL */
+    const struct br_context *context; /* may be NULL */
     bool has_subject;
     uint32_t best[TABLE_SOURCES];
     uint8_t *matched; /* by rank; NULL: nobody asks */
@@ -120,7 +136,17 @@ static void note_any(const struct evaluation *e)
         const struct br_rule *r = &e->t->rules[i];
         if (r->pattern.kind == BR_MATCH_ANY &&
             (strcmp(r->action, "*") == 0 || strcmp(r->action, e->action) == 0))
-            e->matched[i] = 1;
+            e->matched[i] = br_rule_applies(e->t, r, e->context) ? BR_MATCHED : BR_UNMET;
+    }
+}
+
+/* Rules for every subject that have conditions. */
+static void find_some(struct evaluation *e, const struct br_bucket *b)
+{
+    for (uint32_t i = 0; i < b->nsome; i++) {
+        const struct br_rule *r = &e->t->rules[b->some[i]];
+        if (b->some[i] < e->best[r->source] && br_rule_applies(e->t, r, e->context))
+            e->best[r->source] = b->some[i];
     }
 }
 
@@ -128,18 +154,19 @@ static void conclude(struct evaluation *e, struct br_decision *d)
 {
     if (e->matched)
         note_any(e);
+    if (e->bucket)
+        find_some(e, e->bucket);
+    find_some(e, &e->t->star);
     for (unsigned s = 0; s < TABLE_SOURCES; s++) {
         uint32_t best = e->best[s];
         if (e->bucket && e->bucket->any[s] < best)
             best = e->bucket->any[s];
         if (e->t->star.any[s] < best)
             best = e->t->star.any[s];
-        if (best != RANK_NONE) {
-            const struct br_rule *r = &e->t->rules[best];
-            vote(d, (enum br_effect)r->effect, r->id, r->reason, s);
-        } else if (s == BR_SOURCE_MANIFEST) {
+        if (best != RANK_NONE)
+            vote_rule(d, &e->t->rules[best]);
+        else if (s == BR_SOURCE_MANIFEST)
             vote_fallback(e, d);
-        }
     }
     if (d->nvotes == 0)
         answer(d, BR_EFFECT_ASK, BR_RULE_DEFAULT, "no rule has an opinion");
@@ -167,7 +194,7 @@ static bool subject_valid(const struct evaluation *e, const char *action, const 
 static void find_host(struct evaluation *e, const char *s, size_t n)
 {
     char host[HOST_MAX];
-    struct br_probe_subject q = {.s = host, .matched = e->matched};
+    struct br_probe_subject q = {.s = host, .matched = e->matched, .context = e->context};
     if (!br_host_valid(s, n))
         return;
     br_host_split(s, n, &q.n, &q.port, &q.port_len);
@@ -192,7 +219,8 @@ static void decide_subject(struct evaluation *e, const struct br_request *q, str
         return;
     }
     e->has_subject = true;
-    struct br_probe_subject probe = {.s = q->subject, .n = q->subject_len, .matched = e->matched};
+    struct br_probe_subject probe = {
+        .s = q->subject, .n = q->subject_len, .matched = e->matched, .context = e->context};
     find(e, BR_VIEW_SUBJECT, &probe);
     if (uses_view(e, BR_VIEW_HOST))
         find_host(e, q->subject, q->subject_len);
@@ -221,7 +249,8 @@ static void join(char *dst, const char *const *words, size_t nwords)
 static void find_words(struct evaluation *e, const struct br_request *q, char *buf, size_t n)
 {
     join(buf, q->words, q->nwords);
-    struct br_probe_subject probe = {.s = buf, .n = n, .matched = e->matched};
+    struct br_probe_subject probe = {
+        .s = buf, .n = n, .matched = e->matched, .context = e->context};
     find(e, BR_VIEW_WORDS, &probe);
 }
 
@@ -281,6 +310,7 @@ void br_decide_noting(const struct br_table *t, const struct br_request *q, uint
     struct evaluation e = {.t = t,
                            .action = q->action,
                            .bucket = br_index_bucket(t, q->action),
+                           .context = q->context,
                            .best = {RANK_NONE, RANK_NONE, RANK_NONE},
                            .matched = matched};
     if (q->words)

@@ -12,7 +12,8 @@
 
 const char *br_why_name(enum br_why w)
 {
-    static const char *const names[] = {"matched", "action", "no-subject", "subject", "refused"};
+    static const char *const names[] = {"matched", "action",  "no-subject",
+                                        "subject", "refused", "condition"};
     return (unsigned)w < BR_ARRAY_LEN(names) ? names[w] : "refused";
 }
 
@@ -22,8 +23,10 @@ static bool refused(const struct br_decision *d)
     return strcmp(d->source, BR_KERNEL_SOURCE) == 0 && strcmp(d->rule_id, BR_RULE_DEFAULT) != 0;
 }
 
-static enum br_why why_not(const struct br_rule *r, const struct br_request *q)
+static enum br_why why(const struct br_rule *r, const struct br_request *q, uint8_t result)
 {
+    if (result != BR_MISSED)
+        return result == BR_MATCHED ? BR_WHY_MATCHED : BR_WHY_CONDITION;
     if (strcmp(r->action, "*") != 0 && strcmp(r->action, q->action) != 0)
         return BR_WHY_ACTION;
     return q->words || q->subject ? BR_WHY_SUBJECT : BR_WHY_NO_SUBJECT;
@@ -45,13 +48,13 @@ int br_table_explain(const struct br_table *t, const struct br_request *q, struc
     for (uint32_t i = 0; fn && i < n; i++) {
         const struct br_rule *r = &t->rules[rank[i]];
         struct br_explained e = {.index = i,
-                                 .why = refused(d)         ? BR_WHY_REFUSED
-                                        : matched[rank[i]] ? BR_WHY_MATCHED
-                                                           : why_not(r, q),
+                                 .why = refused(d) ? BR_WHY_REFUSED : why(r, q, matched[rank[i]]),
                                  .vote = {.effect = (enum br_effect)r->effect,
                                           .rule_id = r->id,
                                           .reason = r->reason,
-                                          .source = br_source_name(r->source)}};
+                                          .source = br_source_name(r->source),
+                                          .file = r->file,
+                                          .line = r->line}};
         fn(&e, ctx);
     }
     return 0;

@@ -73,7 +73,15 @@ static int compare_rules(const void *pa, const void *pb)
         r = (int)a->pattern.kind - (int)b->pattern.kind;
     if (r == 0)
         r = strcmp(a->action, b->action);
-    return r ? r : compare_text(a->reason, b->reason);
+    if (r == 0)
+        r = compare_text(a->reason, b->reason);
+    if (r == 0)
+        r = (int)a->nwhen - (int)b->nwhen;
+    for (unsigned i = 0; r == 0 && i < a->nwhen; i++)
+        r = (int)a->when[i] - (int)b->when[i];
+    if (r == 0)
+        r = compare_text(a->file, b->file);
+    return r ? r : a->line < b->line ? -1 : a->line > b->line;
 }
 
 /* ---- building ---- */
@@ -179,9 +187,19 @@ static int bucket_build(struct br_table *t, struct br_bucket *b, const uint32_t 
         const struct br_rule *r = &t->rules[from[i]];
         b->has_path |= r->pattern.kind == BR_MATCH_PATH;
         b->has_host |= r->pattern.kind == BR_MATCH_HOST;
-        if (r->pattern.kind == BR_MATCH_ANY && from[i] < b->any[r->source])
+        if (r->pattern.kind != BR_MATCH_ANY)
+            continue;
+        if (r->nwhen)
+            b->nsome++;
+        else if (from[i] < b->any[r->source])
             b->any[r->source] = from[i];
     }
+    b->some = br_arena_alloc(&t->arena, b->nsome * sizeof(b->some[0]));
+    if (!b->some)
+        return -BR_E_NOMEM;
+    for (uint32_t i = 0, k = 0; i < n; i++)
+        if (t->rules[from[i]].pattern.kind == BR_MATCH_ANY && t->rules[from[i]].nwhen)
+            b->some[k++] = from[i];
     BR_CLEANUP_FREE struct member *m = calloc(2 * (size_t)n + 1, sizeof(*m));
     if (!m)
         return -BR_E_NOMEM;
@@ -272,6 +290,18 @@ int br_index_build(struct br_table *t)
 
 /* ---- looking up ---- */
 
+enum br_match_result br_rule_match(const struct br_table *t, const struct br_rule *r,
+                                   const struct br_probe_subject *q)
+{
+    if (!br_pattern_match(&r->pattern, q->s, q->n))
+        return BR_MISSED;
+    const char *port = r->pattern.port;
+    if (port &&
+        !(q->port && strlen(port) == q->port_len && memcmp(port, q->port, q->port_len) == 0))
+        return BR_MISSED;
+    return r->nwhen == 0 || br_rule_applies(t, r, q->context) ? BR_MATCHED : BR_UNMET;
+}
+
 static void try_rules(const struct br_table *t, const uint32_t *ranks, uint32_t n,
                       const struct br_probe_subject *q, uint32_t best[TABLE_SOURCES])
 {
@@ -279,16 +309,11 @@ static void try_rules(const struct br_table *t, const uint32_t *ranks, uint32_t 
         const struct br_rule *r = &t->rules[ranks[i]];
         if (ranks[i] >= best[r->source] && !q->matched)
             continue;
-        if (!br_pattern_match(&r->pattern, q->s, q->n))
-            continue;
-        const char *port = r->pattern.port;
-        if (port &&
-            !(q->port && strlen(port) == q->port_len && memcmp(port, q->port, q->port_len) == 0))
-            continue;
-        if (ranks[i] < best[r->source])
+        enum br_match_result m = br_rule_match(t, r, q);
+        if (m == BR_MATCHED && ranks[i] < best[r->source])
             best[r->source] = ranks[i];
         if (q->matched)
-            q->matched[ranks[i]] = 1;
+            q->matched[ranks[i]] = (uint8_t)m;
     }
 }
 

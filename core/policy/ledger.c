@@ -184,6 +184,11 @@ void br_ledger_end_all(struct br_ledger *l, enum br_ask_end how,
     }
 }
 
+unsigned br_ledger_asks(const struct br_ledger *l)
+{
+    return (unsigned)l->nasks;
+}
+
 unsigned br_ledger_pending(const struct br_ledger *l)
 {
     unsigned n = 0;

@@ -23,14 +23,18 @@
 
 /*
  * The JSON of a table; unknown keys are refused:
- * {"v":1,
+ * {"v":2,
  *  "sources":[{"kind":"profile"|"operator"|"manifest","name":text}],      in this order, <= 1 each
  *  "rules":[{"id":text,"source":index,"action":"fs.write"|"*","match":"any"|"path"|"command"|
- *            "host"|"text","pattern":text,"effect":"allow"|"ask"|"deny","reason":text?}],
+ *            "host"|"text"|"program","pattern":text,"effect":"allow"|"ask"|"deny","reason":text?,
+ *            "file":text?,"line":integer?,"when":[index of a condition]?,"command":object?}],
  *  "fallbacks":[{"id":text,"source":index,"action":text,"effect":"deny"|"ask"}],
- *  "predicates":bool}
+ *  "predicates":bool,
+ *  "conditions":[condition]?,
+ *  "programs":[program]?}
  * "pattern" may be left out with "any"; otherwise it is then "" or "*". "*" is the only action that
- * is not taken literally.
+ * is not taken literally. "file" and "line" are where a person wrote the rule; nothing else than
+ * that is done with them.
  *
  * Within profile and operator the strictest matching rule is that source's vote. Within a manifest
  * the longest matching pattern (in bytes, as written) is, on a tie the strictest; if a pattern map
@@ -62,8 +66,28 @@
  * any: every request of this action, with or without a subject. In a manifest the pattern "*" is
  * "any", whatever its matcher: it is the map's own default.
  *
- * For process.exec only command and any are accepted, for fs.read and fs.write path, text and any,
- * for network host, text and any: another matcher would never see such a subject.
+ * program: one simple command by what it means; the rule has "command" then:
+ *   {"program":[name],"words":[[pattern]]?,"flags":[[flag]]?,"without":[flag]?,
+ *    "any":[pattern]?,"every":[pattern]?}
+ * and the table "programs" (what is known of a program's global options):
+ *   {"name":text,"options":[option]?,"values":[option]?,"unsafe":[option]?,"rewrites":[text]?,
+ *    "anywhere":bool?}
+ * See core/policy/command.c for what each means. "pattern" is how the rule is shown.
+ *
+ * For process.exec only command, program and any are accepted, for fs.read and fs.write path, text
+ * and any, for network host, text and any: another matcher would never see such a subject.
+ *
+ * Conditions: a rule with "when" matches only where all the named ones hold. Those of a manifest's
+ * rules are refused, since there a rule that matches can switch another one off.
+ *   {"tool":[pattern]?,"model":[pattern]?,"env":[pattern]?,"env_only":[pattern]?,
+ *    "time":{"days":bits,"from":minute,"to":minute,"zone":minutes?}?,
+ *    "budget":[{"counter":"calls"|"tokens"|"asks","value":"used"|"left","is":"over"|"under",
+ *               "limit":integer}]?}
+ * Patterns are of kind text. env: one of the changes matches one of the patterns, by its name, or
+ * as NAME=VALUE where the pattern has '='; env_only: every change does, and there may be none.
+ * time: bit 0 of days is Monday; minutes of the day, from <= now < to; where from > to the window
+ * ends on the day after the one that "days" names. "zone" is an offset in minutes, local time
+ * without it.
  */
 struct br_table;
 
@@ -80,6 +104,28 @@ unsigned br_table_rules(const struct br_table *t);
 /* True if the operator has predicates in Lua, whose vote the caller must add. */
 bool br_table_has_predicates(const struct br_table *t);
 
+enum br_counter { BR_COUNTER_CALLS, BR_COUNTER_TOKENS, BR_COUNTER_ASKS, BR_COUNTERS };
+
+/*
+ * What is known beside action and subject. Zeroed means that nothing is: what is absent makes the
+ * condition of an allow rule false, and that of an ask or deny rule true.
+ */
+struct br_context {
+    const char *tool;       /* NULL: unknown */
+    const char *model;      /* NULL: unknown */
+    bool has_env;           /* false: it is not known what the call changes */
+    const char *const *env; /* each "NAME=VALUE", or "NAME" for a variable that is removed */
+    size_t nenv;
+    bool has_time;
+    int64_t unix_time;    /* seconds */
+    bool has_local;       /* the next is known */
+    int32_t local_offset; /* minutes that local time is ahead of UTC */
+    struct {
+        bool known;
+        uint64_t used, left;
+    } counters[BR_COUNTERS]; /* by enum br_counter */
+};
+
 /*
  * What is asked. For commands, `words` is one simple command, and subject is then ignored. A shell
  * string that cannot be taken apart comes as subject without words: no command pattern matches it.
@@ -90,6 +136,7 @@ struct br_request {
     size_t subject_len;
     const char *const *words;
     size_t nwords;
+    const struct br_context *context; /* NULL: nothing is known */
 };
 
 #define BR_VOTES_MAX 4u
@@ -98,6 +145,8 @@ struct br_vote {
     const char *rule_id; /* static within the table */
     const char *reason;  /* may be NULL */
     const char *source;  /* "profile", "operator", "manifest" */
+    const char *file;    /* where the rule was written; may be NULL */
+    unsigned line;       /* 0: unknown */
 };
 struct br_decision {
     enum br_effect effect; /* allow, ask or deny; never none */
@@ -110,6 +159,8 @@ struct br_decision {
     const char *reason;                           /* may be NULL */
     const char *source;                           /* of that vote, or BR_KERNEL_SOURCE */
 #define BR_KERNEL_SOURCE "kernel"
+    const char *file;                   /* of that vote; may be NULL */
+    unsigned line;                      /* 0: unknown */
     struct br_vote votes[BR_VOTES_MAX]; /* one per source that had an opinion */
     unsigned nvotes;
 };
@@ -132,8 +183,9 @@ enum br_why {
     BR_WHY_NO_SUBJECT, /* it has a pattern, and the request has no subject */
     BR_WHY_SUBJECT,    /* its pattern does not match the subject */
     BR_WHY_REFUSED,    /* the request itself was refused; no rule was looked at */
+    BR_WHY_CONDITION,  /* its conditions do not hold */
 };
-/* "matched", "action", "no-subject", "subject", "refused". */
+/* "matched", "action", "no-subject", "subject", "refused", "condition". */
 const char *br_why_name(enum br_why w);
 
 struct br_explained {
@@ -208,6 +260,8 @@ enum br_ask_end br_ledger_state(const struct br_ledger *l, const char *permissio
 void br_ledger_end_all(struct br_ledger *l, enum br_ask_end how,
                        void (*fn)(const char *permission_id, void *ctx), void *ctx);
 unsigned br_ledger_pending(const struct br_ledger *l);
+/* Asks that were ever opened. */
+unsigned br_ledger_asks(const struct br_ledger *l);
 
 /*
  * Mint a grant from the decision of a call: `decision` allow, or, for ask, the permission id of an

@@ -7,10 +7,15 @@
 
 #include "policy/policy.h"
 
-/* Every value of a table of BR_RULES_MAX rules, eight members each, with keys and room to spare. */
-#define TABLE_NODES_MAX 200000u
-/* document, list, element; two to spare so that the typed error names the place */
-#define TABLE_DEPTH_MAX 5u
+/* Every value of a table of BR_RULES_MAX rules, twelve members each and a command of ten, with keys
+ * and room to spare. */
+#define TABLE_NODES_MAX 600000u
+/* document, rules, rule, command, words, alternatives; two to spare so that the typed error names
+ * the place */
+#define TABLE_DEPTH_MAX 8u
+#define TABLE_CONDITIONS_MAX 10000u
+#define RULE_CONDITIONS_MAX 16u
+#define CONDITION_PATTERNS_MAX 256u
 #define TABLE_FALLBACKS_MAX 1000u
 #define TABLE_SOURCES 3u
 /* RFC 1035: a host name is at most 253 characters */
@@ -59,6 +64,7 @@ struct br_pattern {
     uint16_t slen;
     uint8_t form; /* enum br_form */
     uint8_t kind; /* enum br_match_kind */
+    bool assigns; /* of a list of texts: it has '=' in it */
 };
 
 /*
@@ -80,6 +86,35 @@ bool br_host_valid(const char *s, size_t n);
 /* A subject that a path matcher may judge: relative, no empty, "." or ".." segment, no NUL; or "."
  * alone, the workspace. */
 bool br_path_valid(const char *s, size_t n);
+
+struct br_patterns {
+    struct br_pattern *list;
+    uint32_t n;
+};
+/* One of them matches the text of n bytes. */
+bool br_patterns_match(const struct br_patterns *p, const char *s, size_t n);
+
+/* ---- conditions (condition.c) ---- */
+
+struct br_limit {
+    uint64_t limit;
+    uint8_t counter; /* enum br_counter */
+    bool left;       /* what is left, not what was used */
+    bool under;
+};
+struct br_condition {
+    struct br_patterns tool, model, env, env_only; /* none: no such condition */
+    bool has_env_only;                             /* env_only: [] is "no change at all" */
+    bool has_time, local;
+    uint8_t days;
+    uint16_t from, to;
+    int32_t zone;
+    struct br_limit *limits;
+    uint32_t nlimits;
+};
+enum br_truth { BR_NO, BR_YES, BR_UNKNOWN };
+/* Does it hold; unknown if what it speaks of is absent. c may be NULL: nothing is known. */
+enum br_truth br_condition_test(const struct br_condition *k, const struct br_context *c);
 
 /* ---- index: which patterns can match a subject at all ---- */
 
@@ -114,7 +149,9 @@ struct br_bucket {
     const char *action;
     struct br_view views[BR_VIEWS];
     uint32_t any[TABLE_SOURCES]; /* best rank of a rule that always matches */
-    uint32_t fallback;           /* into fallbacks; RANK_NONE */
+    uint32_t *some;              /* rules that match where their conditions hold, by rank */
+    uint32_t nsome;
+    uint32_t fallback; /* into fallbacks; RANK_NONE */
     bool has_path;
     bool has_host;
 };
@@ -125,8 +162,12 @@ struct br_rule {
     const char *action;
     const char *text; /* the pattern as written */
     const char *reason;
+    const char *file; /* may be NULL */
+    uint32_t line;
     uint32_t text_len;
-    uint32_t index; /* in the JSON */
+    uint32_t index;       /* in the JSON */
+    const uint16_t *when; /* into conditions, sorted */
+    uint8_t nwhen;
     uint8_t source; /* enum br_source */
     uint8_t effect; /* enum br_effect */
 };
@@ -149,6 +190,8 @@ struct br_table {
     uint32_t nrules;
     struct br_fallback *fallbacks;
     uint32_t nfallbacks;
+    struct br_condition *conditions;
+    uint32_t nconditions;
     struct br_bucket *buckets; /* sorted by action, "*" excluded */
     uint32_t nbuckets;
     struct br_bucket star; /* rules for every action */
@@ -167,8 +210,20 @@ struct br_probe_subject {
     size_t n;
     const char *port; /* NULL: none; host view only */
     size_t port_len;
-    uint8_t *matched; /* by rank: where to note every rule that matches; NULL: the best is enough */
+    /* by rank: where to note what became of every rule that was looked at, as enum br_match_result;
+     * NULL: the best is enough */
+    uint8_t *matched;
+    const struct br_context *context; /* may be NULL */
 };
+/* The conditions of a rule: what is absent counts against an allow, and for an ask or a deny. */
+bool br_rule_applies(const struct br_table *t, const struct br_rule *r, const struct br_context *c);
+enum br_match_result {
+    BR_MISSED = 0,
+    BR_MATCHED, /* by its pattern, its port and its conditions */
+    BR_UNMET,   /* all but its conditions */
+};
+enum br_match_result br_rule_match(const struct br_table *t, const struct br_rule *r,
+                                   const struct br_probe_subject *q);
 void br_index_find(const struct br_table *t, const struct br_view *v,
                    const struct br_probe_subject *q, uint32_t best[TABLE_SOURCES]);
 

@@ -52,7 +52,7 @@ static struct br_table *table(const char *const *rows, size_t n)
     for (size_t i = 0; i < n; i++)
         put_row(&rules, &fallbacks, rows[i]);
     br_buf_printf(&json,
-                  "{\"v\":1," SOURCES ",\"rules\":[%s],\"fallbacks\":[%s],\"predicates\":false}",
+                  "{\"v\":2," SOURCES ",\"rules\":[%s],\"fallbacks\":[%s],\"predicates\":false}",
                   br_buf_cstr(&rules), br_buf_cstr(&fallbacks));
     if (br_table_load(json.data, json.len, &t, &err) < 0)
         fail_msg("%s", err.text);
@@ -608,7 +608,7 @@ static void test_twins(void **state)
     for (size_t i = 0; i < BR_ARRAY_LEN(orders); i++) {
         char json[1024];
         int n = snprintf(json, sizeof(json),
-                         "{\"v\":1," SOURCES ",\"rules\":[%s,%s,%s],\"fallbacks\":[],"
+                         "{\"v\":2," SOURCES ",\"rules\":[%s,%s,%s],\"fallbacks\":[],"
                          "\"predicates\":false}",
                          twins[orders[i][0]], twins[orders[i][1]], twins[orders[i][2]]);
         struct br_table *t;

@@ -71,7 +71,7 @@ static struct br_table *load(const struct written *w, unsigned n)
     BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_TABLE_MAX);
     struct br_table *t = NULL;
     struct br_err err = {.code = BR_OK};
-    br_buf_printf(&b, "{\"v\":1," SOURCES ",\"rules\":[");
+    br_buf_printf(&b, "{\"v\":2," SOURCES ",\"rules\":[");
     for (unsigned i = 0; i < n; i++)
         br_buf_printf(&b,
                       "%s{\"id\":\"r%u\",\"source\":%u,\"action\":\"%s\",\"match\":\"%s\","
@@ -87,26 +87,26 @@ static struct br_table *load(const struct written *w, unsigned n)
 
 static const char *const ab[] = {"a", "b"}, *const bab[] = {"b", "a", "b"}, *const a[] = {"a"};
 static const struct br_request asked[] = {
-    {"fs.read", "a", 1, NULL, 0},
-    {"fs.read", "a/b", 3, NULL, 0},
-    {"fs.read", "b/x/a", 5, NULL, 0},
-    {"fs.read", NULL, 0, NULL, 0},
-    {"fs.read", "ab/b", 4, NULL, 0},
-    {"process.exec", NULL, 0, a, 1},
-    {"process.exec", NULL, 0, ab, 2},
-    {"process.exec", NULL, 0, bab, 3},
-    {"process.exec", "a; b", 4, NULL, 0},
-    {"x", "a b", 3, NULL, 0},
-    {"x", NULL, 0, NULL, 0},
-    {"other", "a/b", 3, NULL, 0},
-    {"other", NULL, 0, NULL, 0},
+    {"fs.read", "a", 1, NULL, 0, NULL},
+    {"fs.read", "a/b", 3, NULL, 0, NULL},
+    {"fs.read", "b/x/a", 5, NULL, 0, NULL},
+    {"fs.read", NULL, 0, NULL, 0, NULL},
+    {"fs.read", "ab/b", 4, NULL, 0, NULL},
+    {"process.exec", NULL, 0, a, 1, NULL},
+    {"process.exec", NULL, 0, ab, 2, NULL},
+    {"process.exec", NULL, 0, bab, 3, NULL},
+    {"process.exec", "a; b", 4, NULL, 0, NULL},
+    {"x", "a b", 3, NULL, 0, NULL},
+    {"x", NULL, 0, NULL, 0, NULL},
+    {"other", "a/b", 3, NULL, 0, NULL},
+    {"other", NULL, 0, NULL, 0, NULL},
 };
 /* No rule is asked about these. */
 static const char *const hollow[] = {""};
 static const struct br_request refused[] = {
-    {"fs.read", "", 0, NULL, 0},    {"fs.read", "../a", 4, NULL, 0},
-    {"process.exec", "", 0, ab, 0}, {"process.exec", NULL, 0, hollow, 1},
-    {"", "a", 1, NULL, 0},          {"x", "a\0b", 3, NULL, 0},
+    {"fs.read", "", 0, NULL, 0, NULL},    {"fs.read", "../a", 4, NULL, 0, NULL},
+    {"process.exec", "", 0, ab, 0, NULL}, {"process.exec", NULL, 0, hollow, 1, NULL},
+    {"", "a", 1, NULL, 0, NULL},          {"x", "a\0b", 3, NULL, 0, NULL},
 };
 
 struct seen {

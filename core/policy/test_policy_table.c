@@ -14,7 +14,7 @@
 #define SOURCES                                                                                    \
     "\"sources\":[{\"kind\":\"profile\",\"name\":\"p\"},{\"kind\":\"operator\",\"name\":\"o\"},"   \
     "{\"kind\":\"manifest\",\"name\":\"m\"}]"
-#define HEAD "{\"v\":1," SOURCES ","
+#define HEAD "{\"v\":2," SOURCES ","
 #define TAIL ",\"fallbacks\":[],\"predicates\":false}"
 #define RULE                                                                                       \
     "{\"id\":\"r\",\"source\":1,\"action\":\"fs.read\",\"match\":\"path\",\"pattern\":\"a/**\","   \
@@ -24,6 +24,12 @@
 #define BAD(id, source, action, match, pattern, effect, more)                                      \
     RULES("{\"id\":" id ",\"source\":" source ",\"action\":" action ",\"match\":" match            \
           ",\"pattern\":" pattern ",\"effect\":" effect more "}")
+/* A rule for every request, and more of it; and one with conditions. */
+#define ANY(more) BAD("\"r\"", "1", "\"x\"", "\"any\"", "\"\"", "\"deny\"", more)
+#define WHEN(condition, list)                                                                      \
+    HEAD "\"rules\":[{\"id\":\"r\",\"source\":1,\"action\":\"x\",\"match\":\"any\",\"effect\":"    \
+         "\"deny\","                                                                               \
+         "\"when\":" list "}],\"conditions\":[" condition "]" TAIL
 #define FALLBACKS(list) HEAD "\"rules\":[],\"fallbacks\":[" list "],\"predicates\":true}"
 
 static void check_refused(const char *json, size_t n, const char *says)
@@ -55,13 +61,19 @@ static void test_accepted(void **state)
         RULES(""),
         RULES(RULE),
         RULES(RULE "," RULE),
-        "{\"v\":1,\"sources\":[],\"rules\":[],\"fallbacks\":[],\"predicates\":true}",
-        " {\n\"predicates\" : true, \"fallbacks\":[] ,\"rules\":[],\"sources\":[],\"v\":1 }\n",
+        "{\"v\":2,\"sources\":[],\"rules\":[],\"fallbacks\":[],\"predicates\":true}",
+        " {\n\"predicates\" : true, \"fallbacks\":[] ,\"rules\":[],\"sources\":[],\"v\":2 }\n",
         RULES("{\"id\":\"r\",\"source\":0,\"action\":\"*\",\"match\":\"any\",\"effect\":\"ask\"}"),
         FALLBACKS("{\"id\":\"f\",\"source\":2,\"action\":\"a\",\"effect\":\"deny\"},"
                   "{\"id\":\"f\",\"source\":2,\"action\":\"*\",\"effect\":\"ask\"}"),
         BAD("\"r\"", "1", "\"x\"", "\"text\"", "\"\\u00e9 \\\\ \\\"\"", "\"deny\"", ""),
         BAD("\"r\"", "1", "\"network\"", "\"host\"", "\"[::1]:443\"", "\"deny\"", ""),
+        ANY(",\"file\":\"policy.lua\",\"line\":12"),
+        WHEN("{\"tool\":[\"fs_*\"],\"model\":[\"a\"],\"env\":[\"LD_*\"],\"env_only\":[],\"time\":{"
+             "\"days\":127,"
+             "\"from\":1439,\"to\":1440,\"zone\":-720},\"budget\":[{\"counter\":\"asks\",\"value\":"
+             "\"left\",\"is\":\"under\",\"limit\":3}]}",
+             "[0]"),
     };
     for (size_t i = 0; i < BR_ARRAY_LEN(good); i++) {
         struct br_table *t = load(good[i]);
@@ -83,12 +95,12 @@ static void test_hash(void **state)
     (void)state;
     /* printf '%s' '{"v":1,...}' | sha256sum */
     static const char json[] =
-        "{\"v\":1,\"sources\":[],\"rules\":[],\"fallbacks\":[],\"predicates\":true}";
+        "{\"v\":2,\"sources\":[],\"rules\":[],\"fallbacks\":[],\"predicates\":true}";
     struct br_table *t = load(json);
     char hex[65];
     for (unsigned i = 0; i < 32; i++)
         snprintf(hex + 2 * i, 3, "%02x", br_table_sha256(t)[i]);
-    assert_string_equal(hex, "c3e5320b4f63c0ef4365936b539a9eda6ded0d5580ed0743da49faa2782d57e3");
+    assert_string_equal(hex, "f8a494e25d691e70098d00c1d3d9f8d2b1c7df1c3f8e37ee0304bdbfe10b2f99");
     br_table_free(&t);
 }
 
@@ -103,12 +115,12 @@ static const struct {
     {"{}", "'v' is missing"},
     {RULES("") "x", "line 1"},
     {RULES("") "{}", "line 1"},
-    {"{\"v\":1", "ends inside"},
-    {"{\"v\":1,\"v\":1}", "duplicate"},
-    {"{\"v\":2," SOURCES ",\"rules\":[],\"fallbacks\":[],\"predicates\":true}", "'v' must be 1"},
+    {"{\"v\":2", "ends inside"},
+    {"{\"v\":2,\"v\":2}", "duplicate"},
+    {"{\"v\":1," SOURCES ",\"rules\":[],\"fallbacks\":[],\"predicates\":true}", "'v' must be 2"},
     {"{\"v\":\"1\"," SOURCES ",\"rules\":[],\"fallbacks\":[],\"predicates\":true}",
      "'v' must be an integer"},
-    {"{\"v\":1.0," SOURCES ",\"rules\":[],\"fallbacks\":[],\"predicates\":true}",
+    {"{\"v\":2.0," SOURCES ",\"rules\":[],\"fallbacks\":[],\"predicates\":true}",
      "'v' must be an integer"},
     {HEAD "\"rules\":[],\"fallbacks\":[]}", "'predicates' is missing; true or false"},
     {HEAD "\"rules\":{},\"fallbacks\":[],\"predicates\":true}", "'rules' must be a list"},
@@ -116,21 +128,21 @@ static const struct {
     {HEAD "\"rules\":[],\"fallback\":[],\"predicates\":true}",
      "'fallback' is not a known key; the nearest one is 'fallbacks'"},
     /* sources */
-    {"{\"v\":1,\"sources\":[{\"kind\":\"operator\",\"name\":\"o\"},{\"kind\":\"profile\",\"name\":"
+    {"{\"v\":2,\"sources\":[{\"kind\":\"operator\",\"name\":\"o\"},{\"kind\":\"profile\",\"name\":"
      "\"p\"}],\"rules\":[],\"fallbacks\":[],\"predicates\":true}",
      "'sources[1].kind'"},
-    {"{\"v\":1,\"sources\":[{\"kind\":\"operator\",\"name\":\"o\"},{\"kind\":\"operator\",\"name\":"
+    {"{\"v\":2,\"sources\":[{\"kind\":\"operator\",\"name\":\"o\"},{\"kind\":\"operator\",\"name\":"
      "\"p\"}],\"rules\":[],\"fallbacks\":[],\"predicates\":true}",
      "'sources[1].kind'"},
-    {"{\"v\":1,\"sources\":[{\"kind\":\"root\",\"name\":\"o\"}],\"rules\":[],\"fallbacks\":[],"
+    {"{\"v\":2,\"sources\":[{\"kind\":\"root\",\"name\":\"o\"}],\"rules\":[],\"fallbacks\":[],"
      "\"predicates\":true}",
      "'sources[0].kind'"},
-    {"{\"v\":1,\"sources\":[{\"kind\":\"operator\"}],\"rules\":[],\"fallbacks\":[],"
+    {"{\"v\":2,\"sources\":[{\"kind\":\"operator\"}],\"rules\":[],\"fallbacks\":[],"
      "\"predicates\":true}",
      "'sources[0].name' is missing; a text"},
-    {"{\"v\":1,\"sources\":[1,2,3,4],\"rules\":[],\"fallbacks\":[],\"predicates\":true}",
+    {"{\"v\":2,\"sources\":[1,2,3,4],\"rules\":[],\"fallbacks\":[],\"predicates\":true}",
      "'sources' has 4 entries"},
-    {"{\"v\":1,\"sources\":[7],\"rules\":[],\"fallbacks\":[],\"predicates\":true}",
+    {"{\"v\":2,\"sources\":[7],\"rules\":[],\"fallbacks\":[],\"predicates\":true}",
      "'sources[0]' must be an object"},
     /* rules */
     {RULES("[]"), "'rules[0]' must be an object"},
@@ -202,13 +214,57 @@ static const struct {
     {FALLBACKS("{\"id\":\"f\",\"source\":2,\"action\":\"a\"}"), "'fallbacks[0].effect' is missing"},
     {FALLBACKS("{\"id\":\"f\",\"source\":2,\"action\":\"a\",\"effect\":\"ask\",\"match\":\"x\"}"),
      "'fallbacks[0].match' is not a known key"},
+    /* where it was written */
+    {ANY(",\"file\":7"), "'rules[0].file' must be a text"},
+    {ANY(",\"file\":\"\""), "'rules[0].file' must be a text of 1 to"},
+    {ANY(",\"file\":\"a\\n\""), "'rules[0].file' must be a text without control"},
+    {ANY(",\"line\":-1"), "'rules[0].line' must be an integer from 0"},
+    {ANY(",\"line\":\"1\""), "'rules[0].line' must be an integer"},
+    /* conditions */
+    {ANY(",\"when\":[0]"), "'rules[0].when' must be a list of 1 to 16 indices"},
+    {WHEN("{\"tool\":[\"a\"]}", "[]"), "'rules[0].when' must be a list"},
+    {WHEN("{\"tool\":[\"a\"]}", "[1]"), "'rules[0].when' must be a list"},
+    {WHEN("{\"tool\":[\"a\"]}", "[-1]"), "'rules[0].when' must be a list"},
+    {WHEN("{\"tool\":[\"a\"]}", "[\"0\"]"), "'rules[0].when' must be a list"},
+    {WHEN("{\"tool\":[\"a\"]}", "[0,0]"), "none twice"},
+    {WHEN("{}", "[0]"), "'conditions[0].tool' must be there, or another condition"},
+    {WHEN("7", "[0]"), "'conditions[0]' must be an object"},
+    {WHEN("{\"tol\":[]}", "[0]"),
+     "'conditions[0].tol' is not a known key; the nearest one is 'tool'"},
+    {WHEN("{\"tool\":[]}", "[0]"), "'conditions[0].tool' must be a list of 1 to 256 patterns"},
+    {WHEN("{\"tool\":[7]}", "[0]"), "'conditions[0].tool' must be a list"},
+    {WHEN("{\"model\":[\"\"]}", "[0]"), "'conditions[0].model' must be a list"},
+    {WHEN("{\"env\":[]}", "[0]"), "'conditions[0].env' must be a list"},
+    {WHEN("{\"time\":{\"days\":0,\"from\":0,\"to\":1}}", "[0]"),
+     "time.days' must be an integer from 1"},
+    {WHEN("{\"time\":{\"days\":128,\"from\":0,\"to\":1}}", "[0]"), "time.days' must be"},
+    {WHEN("{\"time\":{\"days\":1,\"from\":1440,\"to\":1}}", "[0]"), "time.from' must be"},
+    {WHEN("{\"time\":{\"days\":1,\"from\":0,\"to\":1441}}", "[0]"), "time.to' must be"},
+    {WHEN("{\"time\":{\"days\":1,\"from\":7,\"to\":7}}", "[0]"), "time.to' must be another minute"},
+    {WHEN("{\"time\":{\"days\":1,\"from\":7,\"to\":8,\"zone\":1441}}", "[0]"),
+     "time.zone' must be"},
+    {WHEN("{\"time\":{\"days\":1,\"from\":7}}", "[0]"), "time.to' is missing"},
+    {WHEN("{\"budget\":[]}", "[0]"), "'conditions[0].budget' must be a list of 1 to 12"},
+    {WHEN("{\"budget\":[{\"counter\":\"x\",\"value\":\"used\",\"is\":\"over\",\"limit\":1}]}",
+          "[0]"),
+     "budget[0].counter' must be \"calls\", \"tokens\" or \"asks\""},
+    {WHEN("{\"budget\":[{\"counter\":\"calls\",\"value\":\"used\",\"is\":\"ove\",\"limit\":1}]}",
+          "[0]"),
+     "budget[0].is' must be \"over\" or \"under\""},
+    {WHEN("{\"budget\":[{\"counter\":\"calls\",\"value\":\"used\",\"is\":\"over\",\"limit\":-1}]}",
+          "[0]"),
+     "budget[0].limit' must be"},
+    {HEAD
+     "\"rules\":[{\"id\":\"r\",\"source\":2,\"action\":\"x\",\"match\":\"any\",\"effect\":\"deny\","
+     "\"when\":[0]}],\"conditions\":[{\"tool\":[\"a\"]}]" TAIL,
+     "'rules[0].when' must be left out in a rule of a manifest"},
     /* text that is not text */
     {RULES("{\"id\":\"\xff\"}"), "UTF-8"},
     {RULES("{\"id\":\"\xed\xa0\x80\"}"), "UTF-8"},
     {RULES("{\"id\":\"\\ud800\"}"), "line 1"},
     {RULES("{\"id\":NaN}"), "line 1"},
-    {"{\"v\":1,\"sources\":[[[[[]]]]]}", "deeper than 5 levels"},
-    {"{\"v\":1,\"sources\":[[[]]],\"rules\":[],\"fallbacks\":[],\"predicates\":true}",
+    {"{\"v\":2,\"sources\":[[[[[[[[]]]]]]]]}", "deeper than 8 levels"},
+    {"{\"v\":2,\"sources\":[[[]]],\"rules\":[],\"fallbacks\":[],\"predicates\":true}",
      "'sources[0]' must be an object"},
 };
 
@@ -325,7 +381,7 @@ static void test_limits_of_lists(void **state)
         for (unsigned i = 0; i < TABLE_NODES_MAX - 4 + over; i++)
             br_buf_put(&b, ",0", 2);
         br_buf_put(&b, "]}", 2);
-        check_loads(&b, false, over ? "more than 200000 values" : "'v' must be an integer");
+        check_loads(&b, false, over ? "more than 600000 values" : "'v' must be an integer");
     }
 }
 

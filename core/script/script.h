@@ -44,8 +44,8 @@
 #define BR_SCRIPT_ADAPT_US (2000000u * BR_SCRIPT_SLOW)
 /* After the deadline of a call plus this, the kernel ends the process. */
 #define BR_SCRIPT_HARD_US (1000000u * BR_SCRIPT_SLOW)
-/* JSON that is exchanged with a state: a table of 10,000 rules has 90,000 values. */
-#define BR_SCRIPT_NODES_MAX 200000u
+/* JSON that is exchanged with a state: a table of 10,000 rules has up to 400,000 values. */
+#define BR_SCRIPT_NODES_MAX 600000u
 
 /* ---- a state ------------------------------------------------------------------------------ */
 

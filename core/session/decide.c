@@ -319,6 +319,7 @@ static int consult_predicates(struct session *s, struct verdict *v, const char *
             json_array_append_new(argv, json_string(e->op.argv[i]));
         json_object_set_new(req, "argv", argv);
     }
+    session_context_json(&s->context, req);
     BR_CLEANUP_FREE char *text = json_dumps(req, JSON_COMPACT);
     json_decref(req);
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
@@ -461,6 +462,7 @@ static int ask(struct session *s, const struct verdict *v, const char *call_id,
 /* The verdict of a call; its strings are the caller's to free in any case. */
 static int decide(struct session *s, const char *call_id, const struct effect *e, struct verdict *v)
 {
+    session_context(s, e, &s->context);
     if (e->op.op != BR_OP_EXEC)
         decide_one(s, v,
                    &(struct br_request){.action = e->action,

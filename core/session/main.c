@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #include "session/session_priv.h"
 
@@ -32,6 +33,7 @@ int main(void)
     static struct session s;
     struct br_err err = {.code = BR_OK};
     br_log_init("bridle-session", BR_LOG_WARN);
+    tzset(); /* while /etc/localtime can be read */
     const struct br_role role = {.name = "bridle-session",
                                  .max_nofile = 64,
                                  .no_fork = true,

@@ -33,9 +33,12 @@ static json_t *votes_json(const struct br_decision *d)
     return votes;
 }
 
-void session_table_decide(struct session *s, const struct br_request *q, bool against,
+void session_table_decide(struct session *s, const struct br_request *asked, bool against,
                           struct br_decision *d)
 {
+    struct br_request with = *asked, *q = &with;
+    if (!q->context)
+        q->context = &s->context;
     BR_CLEANUP_BUF struct br_buf rules = BR_BUF_INIT(BR_RULES_MAX + 1);
     if (!s->trace || json_array_size(s->trace) >= TRACE_MAX) {
         br_table_decide(s->table, q, d);
@@ -116,6 +119,7 @@ static int resolve_action(json_t *q, struct effect *e, struct br_err *err)
     }
     e->op.op = BR_OP_FS_LIST;
     e->action = action;
+    e->tool = NULL; /* any of those that have this action */
     return 0;
 }
 

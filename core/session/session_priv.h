@@ -34,7 +34,8 @@ struct response {
 /* What a tool call would do, once its arguments passed the schema. */
 struct effect {
     const char *action;
-    char *subject; /* owned; the exact bytes that are decided, asked, granted */
+    const char *tool; /* static; NULL: unknown */
+    char *subject;    /* owned; the exact bytes that are decided, asked, granted */
     struct br_init_call op;
     bool shell; /* op.argv is /bin/sh -c STRING */
 };
@@ -110,6 +111,7 @@ struct session {
         struct br_buf text;
     } asked; /* mode policy: what waits to be answered */
     struct budget budget;
+    struct br_context context; /* of the call that is decided */
 
     char stream_id[BR_ID_MAX];
     bool text_shown;          /* the turn's text came in pieces while the answer arrived */
@@ -209,6 +211,14 @@ int session_foresee(struct session *s, const char *call_id, const struct effect 
  * read as they are ("ask" included: nobody was asked about that file); "withheld" counts it.
  */
 void session_withhold(struct session *s, const char *call_id, json_t *output);
+
+/* ---- context.c: what a decision knows beside action and subject ---- */
+
+/* Everything but changes of the environment that a command line makes by itself. Valid as long as
+ * `s` and `e`. */
+void session_context(const struct session *s, const struct effect *e, struct br_context *c);
+/* The same as members of the request that the operator's predicates get. */
+void session_context_json(const struct br_context *c, json_t *request);
 
 /* ---- effect.c: the only way to the sandbox ---- */
 

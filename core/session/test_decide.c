@@ -37,7 +37,7 @@ struct fixture {
 static void add(struct br_buf *b, const char *kind, const struct rule *rules, size_t n)
 {
     bool star = false;
-    br_buf_printf(b, "{\"v\":1,\"sources\":[{\"kind\":\"%s\",\"name\":\"test\"}],\"rules\":[",
+    br_buf_printf(b, "{\"v\":2,\"sources\":[{\"kind\":\"%s\",\"name\":\"test\"}],\"rules\":[",
                   kind);
     for (size_t i = 0; i < n; i++) {
         bool any = strcmp(rules[i].pattern, "*") == 0;

@@ -13,7 +13,7 @@
 #include "session/test_rig.h"
 
 #define TABLE(kind, pattern, effect)                                                               \
-    "{\"v\":1,\"sources\":[{\"kind\":\"" kind "\",\"name\":\"test\"}],\"rules\":["                 \
+    "{\"v\":2,\"sources\":[{\"kind\":\"" kind "\",\"name\":\"test\"}],\"rules\":["                 \
     "{\"id\":\"git\",\"source\":0,\"action\":\"fs.write\",\"match\":\"path\",\"pattern\":"         \
     "\"" pattern "\",\"effect\":\"" effect "\"}],\"fallbacks\":[],\"predicates\":false}"
 

@@ -19,7 +19,7 @@
 #include "session/test_rig.h"
 
 static const char allow_all[] =
-    "{\"v\":1,\"sources\":[{\"kind\":\"operator\",\"name\":\"test\"}],\"rules\":["
+    "{\"v\":2,\"sources\":[{\"kind\":\"operator\",\"name\":\"test\"}],\"rules\":["
     "{\"id\":\"all\",\"source\":0,\"action\":\"*\",\"match\":\"any\",\"pattern\":\"\","
     "\"effect\":\"allow\"}],\"fallbacks\":[],\"predicates\":false}";
 

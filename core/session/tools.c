@@ -351,6 +351,7 @@ int tools_resolve(const char *name, json_t *args, struct effect *out, struct br_
     if (r < 0)
         return r;
     out->action = t->action;
+    out->tool = t->name;
     out->op.op = (uint8_t)t->op;
     return t->op == BR_OP_EXEC ? resolve_exec(args, out, err) : resolve_fs(t, args, out, err);
 }
@@ -364,6 +365,7 @@ int tools_resolve_argv(char *const *argv, uint32_t argc, struct effect *out, str
             "the command must have 1 to %u words, and its first, the program, must not be empty",
             BR_EXEC_ARGS_MAX);
     int r = set_argv(out, (const char *const *)argv, argc, err);
+    out->tool = "process_exec";
     return r < 0 ? r : exec_defaults(out, 3600, err);
 }
 

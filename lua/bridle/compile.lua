@@ -10,7 +10,8 @@ local schema = require "bridle.schema"
 local compile = {}
 
 local EFFECTS = { "allow", "ask", "deny" }
-local RULE = { id = true, effect = true, actions = true, match = true, patterns = true, reason = true }
+local RULE = { id = true, effect = true, actions = true, match = true, patterns = true, reason = true,
+  file = true, line = true }
 local RULES_MAX = 10000
 local ID_MAX = 255
 
@@ -42,7 +43,8 @@ local function spread(source, kind, list, out, name)
           schema.fail("rule.patterns", ("the pattern of rule '%s' is refused"):format(rule.id))
         end
         out[#out + 1] = { id = name(kind .. ":" .. rule.id), source = source, action = action,
-          match = rule.match, pattern = p, effect = rule.effect, reason = rule.reason }
+          match = rule.match, pattern = p, effect = rule.effect, reason = rule.reason,
+          file = rule.file, line = rule.line }
       end
     end
   end
@@ -85,7 +87,7 @@ local function build(input, warn)
     schema.fail("", ("policy and manifest make %d rules; at most %d are decided")
       :format(#rules, RULES_MAX), "INVALID_POLICY")
   end
-  return { v = 1, sources = sources, rules = rules, fallbacks = fallbacks,
+  return { v = 2, sources = sources, rules = rules, fallbacks = fallbacks,
     predicates = input.policy.predicates == true }, m
 end
 

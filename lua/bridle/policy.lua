@@ -273,7 +273,7 @@ function policy.export(bundle)
     for k, action in ipairs(rule.actions) do actions[k] = action end
     for k, p in ipairs(rule.patterns) do patterns[k] = p end
     list[i] = { id = rule.id, effect = rule.effect, actions = actions, match = rule.match,
-      patterns = patterns, reason = rule.reason }
+      patterns = patterns, reason = rule.reason, file = rule.file, line = rule.line }
   end
   return { name = data.name, rules = list, predicates = data.check ~= nil }
 end

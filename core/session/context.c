@@ -1,0 +1,67 @@
+/*
+ * What a decision may know beside action and subject: the tool, the model, the time, what of the
+ * budget is used and left. Called by decide.c before every decision; a model writes none of it.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "session/session_priv.h"
+
+static void set_counter(struct br_context *c, enum br_counter k, uint64_t used, uint64_t max)
+{
+    c->counters[k].known = true;
+    c->counters[k].used = used;
+    c->counters[k].left = used < max ? max - used : 0;
+}
+
+void session_context(const struct session *s, const struct effect *e, struct br_context *c)
+{
+    time_t now = (time_t)(br_now_wall_us() / 1000000u);
+    struct tm tm;
+    *c = (struct br_context){.tool = e->tool,
+                             .has_env = true, /* no tool changes a variable by itself */
+                             .has_time = true,
+                             .unix_time = now};
+    if (s->model[0] || s->mode == BR_RUN_EXEC) /* there, nobody is "" */
+        c->model = s->model;
+    /* the zone was read before the process lost its files, see main.c */
+    if (localtime_r(&now, &tm)) {
+        c->has_local = true;
+        c->local_offset = (int32_t)(tm.tm_gmtoff / 60);
+    }
+    set_counter(c, BR_COUNTER_CALLS, s->budget.calls, s->budget.calls_max);
+    set_counter(c, BR_COUNTER_TOKENS, s->budget.tokens, s->budget.tokens_max);
+    set_counter(c, BR_COUNTER_ASKS, s->ledger ? br_ledger_asks(s->ledger) : 0, BR_ASKS_MAX);
+}
+
+static void put_counter(json_t *budget, const char *name, const struct br_context *c,
+                        enum br_counter k)
+{
+    if (c->counters[k].known)
+        json_object_set_new(budget, name,
+                            json_pack("{s:I, s:I}", "used", (json_int_t)c->counters[k].used, "left",
+                                      (json_int_t)c->counters[k].left));
+}
+
+void session_context_json(const struct br_context *c, json_t *request)
+{
+    json_t *budget = json_object();
+    if (c->tool)
+        json_object_set_new(request, "tool", json_string(c->tool));
+    if (c->model)
+        json_object_set_new(request, "model", json_string(c->model));
+    if (c->has_env) {
+        json_t *env = json_array();
+        for (size_t i = 0; i < c->nenv; i++)
+            json_array_append_new(env, json_string(c->env[i]));
+        json_object_set_new(request, "env", env);
+    }
+    if (c->has_time)
+        json_object_set_new(request, "time", json_integer((json_int_t)c->unix_time));
+    if (c->has_local)
+        json_object_set_new(request, "zone", json_integer(c->local_offset));
+    put_counter(budget, "calls", c, BR_COUNTER_CALLS);
+    put_counter(budget, "tokens", c, BR_COUNTER_TOKENS);
+    put_counter(budget, "asks", c, BR_COUNTER_ASKS);
+    json_object_set_new(request, "budget", budget);
+}
