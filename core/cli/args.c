@@ -149,7 +149,7 @@ static int check_operands(const struct br_cli_args *a, bool dashes, struct br_er
                           "the command's first word, the program, is empty: bridle %s %s", v->name,
                           v->synopsis);
     for (unsigned i = 0; i < a->noperands; i++)
-        if (!a->operands[i][0])
+        if (!a->operands[i][0] && !(v->words && i >= 2))
             return br_err_set(err, BR_E_USAGE, "a word is empty: bridle %s %s", v->name,
                               v->synopsis);
     if (a->noperands < v->operands_min)
@@ -167,7 +167,7 @@ int br_cli_parse(const struct br_cli_verb *verb, int argc, char **argv, struct b
     *a = (struct br_cli_args){.verb = verb, .operands = argv};
     int out = 0, i = 0;
     bool dashes = false;
-    for (; i < argc && !dashes; i++) {
+    for (; i < argc && !dashes && !(verb->words && verb->words(argv, (unsigned)out)); i++) {
         char *word = argv[i];
         if (strcmp(word, "--") == 0) {
             dashes = true;
@@ -190,6 +190,8 @@ int br_cli_parse(const struct br_cli_verb *verb, int argc, char **argv, struct b
         a->tail = argv + i;
         a->ntail = (unsigned)(argc - i);
     } else {
+        if (!dashes && i < argc && strcmp(argv[i], "--") == 0)
+            i++;
         for (; i < argc; i++)
             argv[out++] = argv[i];
     }

@@ -49,8 +49,11 @@ struct br_cli_verb {
     struct br_cli_opt opts[BR_CLI_OPTS_MAX];
     unsigned operands_min, operands_max; /* before "--" */
     bool tail;                           /* "-- CMD..." is required; otherwise "--" ends options */
-    enum br_cli_complete complete;       /* of the operands */
-    br_cli_verb_fn *run;                 /* returns the exit code */
+    /* true: what follows these operands are operands, dashes included; and from the third on they
+     * may be empty */
+    bool (*words)(char *const *operands, unsigned n);
+    enum br_cli_complete complete; /* of the operands */
+    br_cli_verb_fn *run;           /* returns the exit code */
 };
 
 /* All verbs, in the order of the help; ends with a NULL name. */
@@ -91,7 +94,11 @@ int br_cli_flush(void);
 void br_cli_help(const struct br_cli_verb *verb);
 
 br_cli_verb_fn br_cli_run, br_cli_exec, br_cli_plan, br_cli_activate, br_cli_validate, br_cli_show,
-    br_cli_doctor, br_cli_demo, br_cli_bench, br_cli_selftest, br_cli_image, br_cli_help_verb;
+    br_cli_doctor, br_cli_demo, br_cli_bench, br_cli_selftest, br_cli_image, br_cli_policy,
+    br_cli_help_verb;
+
+/* policy.c: behind `why process.exec` everything is the command. */
+bool br_cli_policy_words(char *const *operands, unsigned n);
 
 /* ---- the operator's files (files.c) -------------------------------------------------------- */
 
@@ -137,6 +144,9 @@ struct br_cli_hooks {
     int (*event)(void *ctx, const char *text, size_t n, struct br_err *err);
     int (*row)(void *ctx, const struct br_cli_row *row);
     int (*report)(void *ctx, const char *text, size_t n);
+    /* mode policy: what came of compiling, and the table */
+    int (*table)(void *ctx, const struct br_buf *report, const struct br_buf *table);
+    int (*said)(void *ctx, const struct br_buf *answer);
     /* one activation: the profile, when (seconds since the epoch), its evidence */
     int (*activated)(void *ctx, const char *profile, uint64_t seconds, const char *text);
     int (*probed)(void *ctx, const struct br_probe *probes, uint32_t n);
@@ -268,6 +278,7 @@ struct br_cli_foreground {
     enum br_run_mode mode;
     const struct br_cli_args *args;
     const char *dir, *manifest, *goal;
+    const char *policy;  /* NULL: --policy, if the verb has it */
     const char *model;   /* NULL: --model, if the verb has it */
     const char *profile; /* NULL: --profile, if the verb has it */
     char *const *argv;

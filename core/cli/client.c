@@ -40,6 +40,8 @@ static int on_row(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err
 static int on_events_end(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_answered(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_report(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
+static int on_table(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
+static int on_said(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 
 static const struct br_msg_rule ctl_rules[] = {
     {BR_MSG_CTL_STARTED, BR_PERMIT | BR_ONCE, 9, 2048, 1, 2, on_started},
@@ -55,6 +57,8 @@ static const struct br_msg_rule audit_rules[] = {
 static const struct br_msg_rule session_rules[] = {
     {BR_MSG_ANSWERED, BR_PERMIT, 9, BR_ERR_TEXT_MAX + 16, 0, 0, on_answered},
     {BR_MSG_REPORT, BR_PERMIT | BR_ONCE, 5, BR_MSG_MAX, 0, 1, on_report},
+    {BR_MSG_POLICY_TABLE, BR_PERMIT | BR_ONCE, 2, BR_MSG_MAX, 0, 2, on_table},
+    {BR_MSG_POLICY_SAID, BR_PERMIT, 1, BR_MSG_MAX, 0, 1, on_said},
 };
 
 /* ---- what arrives -------------------------------------------------------------------------- */
@@ -252,6 +256,34 @@ static int on_report(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_
     if (br_rd_done(&m->rd) < 0 || !br_buf_cstr(&text))
         return br_err_set(err, BR_E_PEER_PROTOCOL, "'session' sent a malformed REPORT");
     return c->hooks->report ? c->hooks->report(c->ctx, (char *)text.data, text.len) : 0;
+}
+
+static int on_table(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct br_cli_client *c = ctx;
+    (void)ch;
+    BR_CLEANUP_BUF struct br_buf report = BR_BUF_INIT(0), table = BR_BUF_INIT(0);
+    int r = br_msg_blob(m, BR_TABLE_MAX, &report, err);
+    if (r == 0)
+        r = br_msg_blob(m, BR_TABLE_MAX, &table, err);
+    if (r < 0)
+        return r;
+    if (br_rd_done(&m->rd) < 0 || !br_buf_cstr(&report) || !br_buf_cstr(&table))
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "'session' sent a malformed POLICY_TABLE");
+    return c->hooks->table ? c->hooks->table(c->ctx, &report, &table) : 0;
+}
+
+static int on_said(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct br_cli_client *c = ctx;
+    (void)ch;
+    BR_CLEANUP_BUF struct br_buf answer = BR_BUF_INIT(0);
+    int r = br_msg_blob(m, BR_BLOB_MAX, &answer, err);
+    if (r < 0)
+        return r;
+    if (br_rd_done(&m->rd) < 0 || !br_buf_cstr(&answer))
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "'session' sent a malformed POLICY_SAID");
+    return c->hooks->said ? c->hooks->said(c->ctx, &answer) : 0;
 }
 
 static int on_signal(void *ctx, int fd, short revents, struct br_err *err)

@@ -140,6 +140,32 @@ const struct br_cli_verb br_cli_verbs[] = {
         .run = br_cli_validate,
     },
     {
+        .name = "policy",
+        .synopsis = "[options] ACTION [WORD...]",
+        .summary = "check, show and explain the policy, or try another one on the record",
+        .details =
+            "ACTION is one of\n"
+            "  check [FILE...]         compile, and print errors and warnings\n"
+            "  show                    print the compiled rules\n"
+            "  why WHAT [SUBJECT...]   decide, and say what every rule has to say; SUBJECT is one\n"
+            "                          word, or the words of a command if WHAT is process.exec\n"
+            "Nothing is started, asked or recorded.",
+        .opts = {OPT_DIR,
+                 OPT_POLICY,
+                 OPT_PROFILE,
+                 {"manifest", 't', "MANIFEST", "decide as in a run with this task manifest",
+                  BR_COMPLETE_FILE},
+                 {"shell", 0, "STRING", "why: decide a line for a shell", BR_COMPLETE_NONE},
+                 {"all", 'a', NULL, "why: rules of other actions as well", BR_COMPLETE_NONE},
+                 {"strict", 0, NULL, "check: a warning is an error", BR_COMPLETE_NONE},
+                 OPT_JSON("print JSON")},
+        .operands_min = 1,
+        .operands_max = 100000,
+        .words = br_cli_policy_words,
+        .complete = BR_COMPLETE_FILE,
+        .run = br_cli_policy,
+    },
+    {
         .name = "show",
         .synopsis = "[options] [RUN]",
         .summary = "list the recorded runs, or print the record of one",

@@ -1,0 +1,67 @@
+/*
+ * `bridle policy`: what its files share. The client compiles and decides nothing by itself. It
+ * holds a link to a session in mode policy, which has the compiled table, takes shell strings
+ * apart, asks the predicates, and answers as it would decide a call of a run.
+ */
+#ifndef BR_CLI_POLICY_PRIV_H
+#define BR_CLI_POLICY_PRIV_H
+
+#include "cli/view_priv.h"
+
+struct policy_link {
+    struct br_cli_client c;
+    struct br_cli_documents d;
+    bool open;
+    json_t *report;    /* {ok, warnings, error?, sha256?, rules?} */
+    json_t *table;     /* as parsed; NULL if it did not compile */
+    struct br_buf raw; /* its bytes */
+    json_t *said;
+    uint64_t next_id;
+};
+
+/*
+ * Compile `file` (NULL: what --policy says, else the operator's, else the default one) with profile
+ * and manifest as the arguments say. 0 if there is a report, whatever it says; close it in any
+ * case.
+ */
+int policy_open(struct policy_link *l, const struct br_cli_args *a, const char *file,
+                struct br_err *err);
+/* The same, and a bundle that does not compile is an error: "FILE:LINE: text". */
+int policy_open_good(struct policy_link *l, const struct br_cli_args *a, const char *file,
+                     struct br_err *err);
+/* Decide. Takes q; *said is a new reference. A request that is refused as such is an error. */
+int policy_ask(struct policy_link *l, json_t *q, json_t **said, struct br_err *err);
+/* Decide by this table (JSON text) from now on. */
+int policy_use(struct policy_link *l, const char *text, size_t n, struct br_err *err);
+void policy_close(struct policy_link *l);
+
+/* ---- output: collected, written now and then, an end of it remembered ---- */
+
+struct policy_out {
+    struct br_cli_view v; /* for its ways of writing text */
+    bool tty;
+    bool lost;
+    int error; /* errno of what could not be written */
+};
+void policy_out_init(struct policy_out *o);
+/* Write what was collected, if it is much or `all`. False if the reader has gone. */
+bool policy_out_flush(struct policy_out *o, bool all);
+/* JSON on one line. Takes the value. */
+void policy_out_json(struct policy_out *o, json_t *value);
+/* Flush and free. `code`, or the exit code of lost output. */
+int policy_out_end(struct policy_out *o, int code);
+/* Somebody's text on one line, padded; at a terminal cut at `width` columns. */
+void policy_out_cell(struct policy_out *o, const char *s, unsigned width);
+
+/* "src/a.lua:12", "src/a.lua" or "". */
+const char *policy_where(const json_t *rule, char dst[BR_PATH_MAX + 16]);
+/* "path src/[star]", or "any". */
+const char *policy_matcher(const json_t *rule, char dst[BR_PATTERN_MAX + 32]);
+/* The kind of a rule's source: "profile", "operator", "manifest". */
+const char *policy_source(const json_t *table, const json_t *rule);
+
+/* ---- the actions ---- */
+
+int policy_why(const struct br_cli_args *a);
+
+#endif
