@@ -291,6 +291,9 @@ static json_t *request(const struct br_cli_args *a, struct br_err *err)
     } else if (!shell && !action) {
         (void)br_err_set(err, BR_E_USAGE,
                          "something is missing: bridle policy why WHAT SUBJECT..., or --shell");
+    } else if (!shell && strcmp(action, "process.exec") == 0 && words == 0) {
+        (void)br_err_set(err, BR_E_USAGE,
+                         "there is no command: bridle policy why process.exec COMMAND...");
     } else if (!shell && strcmp(action, "process.exec") != 0 && words > 1) {
         (void)br_err_set(err, BR_E_USAGE,
                          "'%.80s' is one word too many: only process.exec has several",

@@ -143,13 +143,12 @@ const struct br_cli_verb br_cli_verbs[] = {
         .name = "policy",
         .synopsis = "[options] ACTION [WORD...]",
         .summary = "check, show and explain the policy, or try another one on the record",
-        .details =
-            "ACTION is one of\n"
-            "  check [FILE...]         compile, and print errors and warnings\n"
-            "  show                    print the compiled rules\n"
-            "  why WHAT [SUBJECT...]   decide, and say what every rule has to say; SUBJECT is one\n"
-            "                          word, or the words of a command if WHAT is process.exec\n"
-            "Nothing is started, asked or recorded.",
+        .details = "ACTION is one of\n"
+                   "  check [FILE...]       compile, and print errors and warnings\n"
+                   "  show [FILE]           print the compiled rules\n"
+                   "  why WHAT [SUBJECT]    decide, and print what every rule has to say; behind\n"
+                   "                        process.exec stands a command, word by word\n"
+                   "Nothing is started, asked or recorded.",
         .opts = {OPT_DIR,
                  OPT_POLICY,
                  OPT_PROFILE,

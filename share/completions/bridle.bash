@@ -10,7 +10,7 @@ _bridle_profiles() {
 _bridle() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
   local verb=${COMP_WORDS[1]}
-  local verbs="run exec plan activate validate show doctor image demo selftest bench help"
+  local verbs="run exec plan activate validate policy show doctor image demo selftest bench help"
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
     _bridle_words "$verbs --help --version"
@@ -87,6 +87,21 @@ _bridle() {
         *)
           case $cur in
             -*) _bridle_words "--dir --policy --profile --image --json --help" ;;
+            *) _bridle_files ;;
+          esac
+          ;;
+      esac
+      ;;
+    policy)
+      case $prev in
+        -C | --dir) _bridle_dirs ;;
+        -p | --policy) _bridle_files ;;
+        --profile) _bridle_profiles ;;
+        -t | --manifest) _bridle_files ;;
+        --shell) : ;;
+        *)
+          case $cur in
+            -*) _bridle_words "--dir --policy --profile --manifest --shell --all --strict --json --help" ;;
             *) _bridle_files ;;
           esac
           ;;
