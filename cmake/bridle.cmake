@@ -57,6 +57,7 @@ br_package(yaml yaml-0.1)
 br_package(sqlite sqlite3)
 br_package(curl libcurl)
 br_package(sodium libsodium)
+br_package(treesitter tree-sitter)
 br_package(cmocka cmocka)
 
 # br_library(name SOURCES a.c b.c LINKS bridle_base ...): static library bridle_<name>.
@@ -109,6 +110,22 @@ function(br_fuzz unit)
   endif()
   add_test(NAME fuzz.${unit} COMMAND fuzz_${unit} ${args})
   set_tests_properties(fuzz.${unit} PROPERTIES TIMEOUT 60 LABELS "fuzz")
+endfunction()
+
+# br_foreign(target NAME FILES ...): static library of an npm package's C files (vendor/npm), with none
+# of our warnings and sanitizers: its bytes are pinned, and nobody here repairs them.
+function(br_foreign target name)
+  set(dir ${CMAKE_BINARY_DIR}/npm/${name})
+  execute_process(COMMAND ${CMAKE_SOURCE_DIR}/vendor/npm/unpack ${name} ${dir} RESULT_VARIABLE failed)
+  if(failed)
+    message(FATAL_ERROR "'${name}' could not be unpacked; see above")
+  endif()
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
+               ${CMAKE_SOURCE_DIR}/vendor/npm/packages.txt ${CMAKE_SOURCE_DIR}/vendor/npm/unpack)
+  list(TRANSFORM ARGN PREPEND ${dir}/src/)
+  add_library(${target} STATIC ${ARGN})
+  set_target_properties(${target} PROPERTIES COMPILE_OPTIONS "-w;-O2;-g0;-fstack-protector-strong")
+  target_include_directories(${target} PRIVATE ${dir}/src)
 endfunction()
 
 # br_embed(target symbol file): links the bytes of a text file into the target, NUL-terminated, as
