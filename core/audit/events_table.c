@@ -90,6 +90,8 @@ FIELDS(bridle_run) {
     TEXT("policy", 0, BR_PATH_MAX), TEXT_OPT("manifest", 0, BR_PATH_MAX),
     TEXT("tableSha256", 64, 64), INT("rules", 0, BR_RULES_MAX),
     TEXT("profile", 0, BR_NAME_MAX), TEXT_OPT("profileSha256", 64, 64), END};
+FIELDS(bridle_table) {
+    INT("part", 1, BR_RULES_MAX), INT("parts", 1, BR_RULES_MAX), OBJECT("table"), END};
 FIELDS(bridle_text) {
     ID("stream"), ENUM("kind", "agent"), TEXT("text", 0, BR_EVENT_TEXT_MAX), BOOL("final"), END};
 FIELDS(vote) {
@@ -137,6 +139,7 @@ static const struct event_type types[] = {
     {"agent.stopped", agent_stopped, false},
     {"error", error_event, false},
     {"bridle.run", bridle_run, false},
+    {"bridle.table", bridle_table, false},
     {"bridle.text", bridle_text, true},
     {"bridle.votes", bridle_votes, false},
     {"bridle.launch", bridle_launch, false},

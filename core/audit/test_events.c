@@ -83,6 +83,7 @@ static const struct sample {
      " message file ", ""},
     {"bridle.exec", "{'progress':'c','stdoutBytes':1,'stderrBytes':2,'elapsedMs':3}", "", "", "",
      ""},
+    {"bridle.table", "{'part':1,'parts':2,'table':{'v':1,'rules':[{'id':'a'}]}}", "", "", "", ""},
 };
 
 static json_t *parse(const char *text)
@@ -163,7 +164,7 @@ static void spoil(const struct sample *s, const char *key, const json_t *value)
         with(s, key, json_integer(BR_EVENT_INT_MAX + 1), false, "too large");
         with(s, key, json_real(1.5), strcmp(key, "pct") == 0, "a fraction");
     }
-    if (json_is_object(value) && strcmp(key, "receipt") != 0) {
+    if (json_is_object(value) && strcmp(key, "receipt") != 0 && strcmp(key, "table") != 0) {
         json_t *more = json_deep_copy(value);
         json_object_set_new(more, "unknown", json_true());
         with(s, key, more, false, "with an unknown key inside");
@@ -329,6 +330,10 @@ static void test_text_limits(void **state)
     with(&samples[16], "tableSha256", json_string(SHA "0"), false, "65 digits");
     with(&samples[16], "rules", json_integer(BR_RULES_MAX), true, "N");
     with(&samples[16], "rules", json_integer(BR_RULES_MAX + 1), false, "N + 1");
+    with(&samples[25], "part", json_integer(0), false, "no part");
+    with(&samples[25], "parts", json_integer(BR_RULES_MAX), true, "N");
+    with(&samples[25], "parts", json_integer(BR_RULES_MAX + 1), false, "N + 1");
+    with(&samples[25], "table", json_array(), false, "no object");
     with(&samples[2], "messageCount", json_integer(0), false, "no message");
     with(&samples[2], "messageCount", json_integer(BR_EVENT_INT_MAX), true, "N");
 }

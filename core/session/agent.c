@@ -58,6 +58,8 @@ static int record_run(struct session *s)
     json_object_set_new(data, "profile", json_string(s->profile.plan.profile));
     json_object_set_new(data, "profileSha256", json_string(profile));
     int r = session_record(s, "bridle.run", "kernel", data);
+    if (r == 0)
+        r = session_record_table(s, &s->scripted_reply.data);
     for (size_t off = 0; r == 0 && off < s->warnings.len;) {
         const char *w = (const char *)s->warnings.data + off;
         r = session_record(s, "bridle.notice", "kernel",

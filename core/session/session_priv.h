@@ -166,6 +166,8 @@ int session_record(struct session *s, const char *type, const char *actor, json_
 /* Streamed text of the agent; audit makes bridle.text events of it. */
 int session_text(struct session *s, const char *p, size_t n, bool final);
 int session_record_error(struct session *s, int code, const char *text);
+/* table.c: the table (JSON) in bridle.table events; nothing if a part of it is too large. */
+int session_record_table(struct session *s, const struct br_buf *text);
 
 /* ---- peers.c: channels and their tables ---- */
 

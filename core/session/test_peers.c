@@ -33,8 +33,9 @@ static void test_good_peers(void **state)
     (void)state;
     exec_with(&(struct session_rig_options){.mode = BR_RUN_EXEC, .warnings = 3}, &r, &out);
     assert_int_equal(out.code, BR_E_REQUIREMENT_MISSING);
-    const char *last = strstr(r.seen->types, "bridle.run\nbridle.notice\nbridle.notice\n"
-                                             "bridle.notice\nagent.started\n");
+    const char *last =
+        strstr(r.seen->types, "bridle.run\nbridle.table\nbridle.notice\nbridle.notice\n"
+                              "bridle.notice\nagent.started\n");
     assert_non_null(last);
     session_rig_close(&r);
 }
