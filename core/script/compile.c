@@ -175,6 +175,7 @@ static int evaluate_profile(const struct br_compile_in *in, json_t **profile,
     struct br_script *p = br_script_new(BR_SCRIPT_MEMORY_MAX);
     if (!p)
         return br_err_set(err, BR_E_NOMEM, "no memory to compile the profile");
+    p->purpose = BR_API_PROFILE;
     int r = evaluate(p, path, text, n, export_profile, &json, BR_E_INVALID_PROFILE, err);
     if (r < 0)
         set_place(out, path, p->error_line);

@@ -10,6 +10,8 @@
 
 #include "script/script.h"
 
+#include "script/api_table.h"
+
 static const char null_key = 0, array_key = 0;
 
 #define HOLDER "bridle.json.tree"
@@ -382,7 +384,7 @@ static int buffer_gc(lua_State *L)
     return 0;
 }
 
-static int json_encode(lua_State *L)
+int br_lua_json_encode(lua_State *L)
 {
     luaL_checkany(L, 1);
     lua_settop(L, 1);
@@ -399,7 +401,7 @@ static int json_encode(lua_State *L)
 }
 
 /* decode(text): the value, or nil and a message. */
-static int json_decode(lua_State *L)
+int br_lua_json_decode(lua_State *L)
 {
     size_t n;
     const char *text = luaL_checklstring(L, 1, &n);
@@ -416,7 +418,7 @@ static int json_decode(lua_State *L)
 }
 
 /* array(t): t, marked as an array even when it is empty. */
-static int json_array_mark(lua_State *L)
+int br_lua_json_array(lua_State *L)
 {
     if (lua_isnoneornil(L, 1)) {
         lua_settop(L, 0);
@@ -435,7 +437,7 @@ static int json_array_mark(lua_State *L)
 }
 
 /* is_array(v): does v carry the mark. */
-static int json_is_array_mark(lua_State *L)
+int br_lua_json_is_array(lua_State *L)
 {
     luaL_checkany(L, 1);
     bool is = false;
@@ -457,13 +459,8 @@ static void make_metatable(lua_State *L, const char *name, lua_CFunction gc)
     lua_pop(L, 1);
 }
 
-int br_script_open_json(lua_State *L)
+void br_script_open_json(lua_State *L)
 {
-    static const luaL_Reg functions[] = {{"encode", json_encode},
-                                         {"decode", json_decode},
-                                         {"array", json_array_mark},
-                                         {"is_array", json_is_array_mark},
-                                         {NULL, NULL}};
     make_metatable(L, HOLDER, holder_gc);
     make_metatable(L, BUFFER, buffer_gc);
     make_metatable(L, LEVELS, levels_gc);
@@ -473,7 +470,6 @@ int br_script_open_json(lua_State *L)
     lua_pushboolean(L, 0);
     lua_setfield(L, -2, "__metatable");
     lua_rawsetp(L, LUA_REGISTRYINDEX, &array_key);
-    luaL_newlib(L, functions);
     (void)lua_newuserdatauv(L, 1, 0);
     lua_createtable(L, 0, 2);
     lua_pushliteral(L, "null");
@@ -484,6 +480,4 @@ int br_script_open_json(lua_State *L)
     lua_pushvalue(L, -1);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &null_key);
     lua_setfield(L, -2, "null");
-    br_script_lock(L, "json function");
-    return 1;
 }

@@ -9,11 +9,37 @@
 
 #include "script/script.h"
 
-static const char env_key = 0;
+/*
+ * What is registered is what core/script/api.def says: the rows are made of it. `f` NULL: the
+ * standard library's, as it is for a value, behind ticked() for a function; `wrap`: f has the
+ * standard library's as its upvalue.
+ */
+struct api_row {
+    const char *library, *name;
+    lua_CFunction f;
+    bool wrap;
+};
+
+/* What a text of an operator may require; `data`: every module whose name begins so. */
+struct api_module {
+    const char *name;
+    bool data;
+    unsigned purposes;
+};
+
+#define BR_API_TABLE
+#include "script/api_table.h"
+
+static const char env_key = 0, operator_key = 0;
 
 void br_script_push_env(lua_State *L)
 {
     lua_rawgetp(L, LUA_REGISTRYINDEX, &env_key);
+}
+
+void br_script_push_operator_env(lua_State *L)
+{
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &operator_key);
 }
 
 /* ---- read-only views ---- */
@@ -21,11 +47,8 @@ void br_script_push_env(lua_State *L)
 /* Names that people try, and what to say instead of the nearest name. */
 static const char *absent_hint(const char *name)
 {
-    static const char *const gone[] = {
-        "load",  "loadstring", "dofile", "loadfile",  "debug",          "os", "io",  "package",
-        "print", "rawset",     "xpcall", "coroutine", "collectgarbage", "_G", "warn"};
-    for (size_t i = 0; i < BR_ARRAY_LEN(gone); i++)
-        if (strcmp(gone[i], name) == 0)
+    for (size_t i = 0; i < BR_ARRAY_LEN(api_absent); i++)
+        if (strcmp(api_absent[i], name) == 0)
             return "; the sandbox does not have it";
     return NULL;
 }
@@ -115,7 +138,7 @@ void br_script_lock(lua_State *L, const char *name)
 /* ---- base functions ---- */
 
 /* A view of a value without addresses. */
-static int base_tostring(lua_State *L)
+int br_lua_tostring(lua_State *L)
 {
     luaL_checkany(L, 1);
     lua_settop(L, 1);
@@ -140,7 +163,7 @@ static int base_tostring(lua_State *L)
 }
 
 /* pcall(f, ...): an overrun deadline is raised again, so that nothing can swallow it. */
-static int base_pcall(lua_State *L)
+int br_lua_pcall(lua_State *L)
 {
     luaL_checkany(L, 1);
     br_script_tick(L, 100);
@@ -158,7 +181,7 @@ static const char *const metamethods[] = {"__index", "__newindex", "__call", "__
 
 /* setmetatable(t, mt): t gets a private copy of the metamethods, so that what was checked is what
  * stays; a table with a metatable keeps it for ever. */
-static int base_setmetatable(lua_State *L)
+int br_lua_setmetatable(lua_State *L)
 {
     static const char *const refused[] = {"__gc",  "__mode", "__close", "__metatable", "__len",
                                           "__add", "__unm",  "__sub",   "__mul",       "__div"};
@@ -204,7 +227,7 @@ static int ticked(lua_State *L)
 
 /* ---- string functions beside patterns ---- */
 
-static int str_rep(lua_State *L)
+int br_lua_rep(lua_State *L)
 {
     size_t len, seplen, total;
     const char *s = luaL_checklstring(L, 1, &len);
@@ -230,7 +253,7 @@ static int str_rep(lua_State *L)
 }
 
 /* format(f, ...): no %p, and values without addresses. */
-static int str_format(lua_State *L)
+int br_lua_format(lua_State *L)
 {
     size_t len, total = 0;
     const char *f = luaL_checklstring(L, 1, &len);
@@ -247,7 +270,7 @@ static int str_format(lua_State *L)
         if (lua_type(L, i) == LUA_TSTRING)
             total += lua_rawlen(L, i);
         if (i > 1 && lua_type(L, i) > LUA_TSTRING) {
-            lua_pushcfunction(L, base_tostring);
+            lua_pushcfunction(L, br_lua_tostring);
             lua_pushvalue(L, i);
             lua_call(L, 1, 1);
             lua_replace(L, i);
@@ -262,45 +285,42 @@ static int str_format(lua_State *L)
 
 /* ---- the environment ---- */
 
-/* The standard library on top of the stack, the target under it: copy the named functions. */
-static void take(lua_State *L, const char *const *names)
+/* Push the standard library's value for a row. [-0, +1] */
+static void push_standard(lua_State *L, int library, const struct api_row *row)
 {
-    for (; *names; names++) {
-        lua_getfield(L, -1, *names);
-        br_require(!lua_isnil(L, -1));
-        if (lua_iscfunction(L, -1))
-            lua_pushcclosure(L, ticked, 1);
-        lua_setfield(L, -3, *names);
-    }
-    lua_pop(L, 1);
+    lua_getfield(L, library, row->name);
+    br_require(!lua_isnil(L, -1));
 }
 
-/* Push a table with the named functions of a standard library, and `own`. */
-static void add_library(lua_State *L, lua_CFunction open, const char *const *names,
-                        const luaL_Reg *own)
+/* Push a new table with the rows of a library; `open` (may be NULL) opens the standard one. */
+static void push_library(lua_State *L, const char *name, lua_CFunction open)
 {
     lua_newtable(L);
-    lua_pushcfunction(L, open);
-    lua_call(L, 0, 1);
-    take(L, names);
-    if (own)
-        luaL_setfuncs(L, own, 0);
+    if (open) {
+        lua_pushcfunction(L, open);
+        lua_call(L, 0, 1);
+    } else {
+        lua_newtable(L);
+    }
+    int standard = lua_gettop(L);
+    for (size_t i = 0; i < BR_ARRAY_LEN(api_rows); i++) {
+        const struct api_row *row = &api_rows[i];
+        if (strcmp(row->library, name) != 0)
+            continue;
+        if (!row->f || row->wrap)
+            push_standard(L, standard, row);
+        if (row->f)
+            lua_pushcclosure(L, row->f, row->wrap);
+        else if (lua_iscfunction(L, -1))
+            lua_pushcclosure(L, ticked, 1);
+        lua_setfield(L, standard - 1, row->name);
+    }
+    lua_settop(L, standard - 1);
 }
 
-static void add_strings(lua_State *L)
+/* One metatable for all texts: the methods of the table on top, and nothing else. */
+static void lock_strings(lua_State *L)
 {
-    static const char *const names[] = {"byte",  "char", "len",     "lower",
-                                        "upper", "sub",  "reverse", NULL};
-    static const luaL_Reg own[] = {{"rep", str_rep}, {NULL, NULL}};
-    add_library(L, luaopen_string, names, own);
-    luaL_setfuncs(L, br_script_pattern_lib, 0);
-    lua_pushcfunction(L, luaopen_string);
-    lua_call(L, 0, 1);
-    lua_getfield(L, -1, "format");
-    lua_remove(L, -2);
-    lua_pushcclosure(L, str_format, 1); /* ticked() finds the original there */
-    lua_setfield(L, -2, "format");
-    /* one metatable for all texts: methods, and nothing else */
     lua_pushliteral(L, "");
     lua_createtable(L, 0, 2);
     lua_pushvalue(L, -3);
@@ -311,44 +331,65 @@ static void add_strings(lua_State *L)
     lua_pop(L, 1);
 }
 
+static void add_libraries(lua_State *L)
+{
+    static const luaL_Reg libraries[] = {
+        {"string", luaopen_string}, {"table", luaopen_table}, {"math", luaopen_math},
+        {"utf8", luaopen_utf8},     {"json", NULL},           {NULL, NULL}};
+    for (const luaL_Reg *l = libraries; l->name; l++) {
+        char what[32];
+        push_library(L, l->name, l->func);
+        if (l->func == luaopen_string)
+            lock_strings(L);
+        if (!l->func)
+            br_script_open_json(L);
+        snprintf(what, sizeof(what), "%s function", l->name);
+        br_script_lock(L, what);
+        lua_setfield(L, -2, l->name);
+    }
+}
+
+/* Two environments of the same libraries: modules may require each other, an operator's text what
+ * the API says. */
 void br_script_open_env(lua_State *L, lua_CFunction require)
 {
-    static const char *const base[] = {
-        "assert", "error",  "getmetatable", "ipairs",   "next", "pairs", "rawequal",
-        "rawget", "rawlen", "select",       "tonumber", "type", NULL};
-    static const luaL_Reg own[] = {{"pcall", base_pcall},
-                                   {"setmetatable", base_setmetatable},
-                                   {"tostring", base_tostring},
-                                   {NULL, NULL}};
-    static const char *const math[] = {"abs",        "ceil", "floor",      "fmod", "huge", "max",
-                                       "maxinteger", "min",  "mininteger", "modf", "pi",   "sqrt",
-                                       "tointeger",  "type", "ult",        NULL};
-    static const char *const utf[] = {"char", "charpattern", "codepoint", "codes",
-                                      "len",  "offset",      NULL};
-    static const char *const none[] = {NULL};
-    int top = lua_gettop(L);
-    add_library(L, luaopen_base, base, own);
+    push_library(L, "base", luaopen_base);
+    add_libraries(L);
+    lua_newtable(L);
+    lua_pushnil(L);
+    while (lua_next(L, -3)) {
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        lua_rawset(L, -4);
+    }
     lua_pushcfunction(L, require);
     lua_setfield(L, -2, "require");
-    lua_pushliteral(L, "Lua 5.4");
-    lua_setfield(L, -2, "_VERSION");
-    add_strings(L);
-    br_script_lock(L, "string function");
-    lua_setfield(L, -2, "string");
-    add_library(L, luaopen_table, none, br_script_table_lib);
-    br_script_lock(L, "table function");
-    lua_setfield(L, -2, "table");
-    add_library(L, luaopen_math, math, NULL);
-    br_script_lock(L, "math function");
-    lua_setfield(L, -2, "math");
-    add_library(L, luaopen_utf8, utf, NULL);
-    br_script_lock(L, "utf8 function");
-    lua_setfield(L, -2, "utf8");
-    lua_pushcfunction(L, require);
-    lua_pushliteral(L, "json");
-    lua_call(L, 1, 1);
-    lua_setfield(L, -2, "json");
+    lua_getfield(L, -1, "json");
+    lua_insert(L, -3);
     br_script_lock(L, "global");
     lua_rawsetp(L, LUA_REGISTRYINDEX, &env_key);
-    lua_settop(L, top);
+    br_script_lock(L, "global");
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &operator_key);
+}
+
+static bool is_module(const struct api_module *m, const char *name)
+{
+    return m->data ? strncmp(m->name, name, strlen(m->name)) == 0 : strcmp(m->name, name) == 0;
+}
+
+void br_script_check_module(lua_State *L, const char *name)
+{
+    unsigned purpose = br_script_of(L)->purpose;
+    char text[256] = "";
+    for (size_t i = 0; i < BR_ARRAY_LEN(api_modules); i++) {
+        const struct api_module *m = &api_modules[i];
+        size_t at = strlen(text);
+        if (purpose && !(m->purposes & purpose))
+            continue;
+        if (is_module(m, name))
+            return;
+        snprintf(text + at, sizeof(text) - at, "%s'%s%s'", at ? ", " : "", m->name,
+                 m->data ? "..." : "");
+    }
+    luaL_error(L, "there is no module '%s'; here are %s", name, text);
 }

@@ -24,6 +24,10 @@ int br_serve_fresh(struct serve *s, struct br_err *err)
     s->script = br_script_new(BR_SCRIPT_MEMORY_MAX);
     if (!s->script)
         return br_err_set(err, BR_E_NOMEM, "no memory for a Lua state");
+    static const unsigned purposes[] = {[BR_SCRIPT_CONFIG] = BR_API_CONFIG,
+                                        [BR_SCRIPT_POLICY] = BR_API_POLICY,
+                                        [BR_SCRIPT_ADAPTER] = BR_API_ADAPTER};
+    s->script->purpose = purposes[s->purpose];
     s->script->hard_timer = true;
     return 0;
 }

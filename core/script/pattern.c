@@ -9,6 +9,8 @@
 
 #include "script/script.h"
 
+#include "script/api_table.h"
+
 #define CAPTURES_MAX 32
 /* Nested alternatives (captures, lazy and greedy repetitions) on the C stack. */
 #define DEPTH_MAX 200
@@ -444,12 +446,12 @@ static int find(lua_State *L, bool want_range)
     return lua_pushnil(L), 1;
 }
 
-static int str_find(lua_State *L)
+int br_lua_find(lua_State *L)
 {
     return find(L, true);
 }
 
-static int str_match(lua_State *L)
+int br_lua_match(lua_State *L)
 {
     return find(L, false);
 }
@@ -479,7 +481,7 @@ static int gmatch_next(lua_State *L)
     return 0;
 }
 
-static int str_gmatch(lua_State *L)
+int br_lua_gmatch(lua_State *L)
 {
     size_t n;
     luaL_checklstring(L, 1, &n);
@@ -538,7 +540,7 @@ static void add_replacement(struct matcher *m, luaL_Buffer *b, const char *s, co
     luaL_addvalue(b);
 }
 
-static int str_gsub(lua_State *L)
+int br_lua_gsub(lua_State *L)
 {
     size_t n, np;
     const char *s = luaL_checklstring(L, 1, &n), *p = luaL_checklstring(L, 2, &np);
@@ -576,9 +578,3 @@ static int str_gsub(lua_State *L)
     lua_pushinteger(L, count);
     return 2;
 }
-
-const luaL_Reg br_script_pattern_lib[] = {{"find", str_find},
-                                          {"match", str_match},
-                                          {"gmatch", str_gmatch},
-                                          {"gsub", str_gsub},
-                                          {NULL, NULL}};

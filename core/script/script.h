@@ -49,9 +49,18 @@
 
 /* ---- a state ------------------------------------------------------------------------------ */
 
+/* What a text is for, and with it what it may require: bits, as core/script/api.def names them. */
+enum br_api_purpose {
+    BR_API_POLICY = 1,
+    BR_API_CONFIG = 2,
+    BR_API_PROFILE = 4,
+    BR_API_ADAPTER = 8,
+};
+
 struct br_script {
     lua_State *L;
-    size_t used; /* bytes */
+    unsigned purpose; /* of the texts that are loaded; 0: any */
+    size_t used;      /* bytes */
     size_t cap;
     uint64_t cpu_end_us; /* of the present call; 0 outside of one */
     uint64_t cost;       /* work of library functions since the clock was last looked at */
@@ -99,15 +108,17 @@ void br_script_check(lua_State *L);
 
 /* ---- libraries (lib.c, table.c, pattern.c) ---- */
 
-/* Builds the globals; br_script_push_env() pushes them then. [-0, +0, m] */
+/* Builds the environments that the two below push, and pushes the module `json`. `require` is that
+ * of embedded modules. [-0, +1, m] */
 void br_script_open_env(lua_State *L, lua_CFunction require);
 /* Replaces the table on top by a read-only view in which reading an absent key is an error that
  * names the nearest one. `name` is how messages call it. [-1, +1, m] */
 void br_script_lock(lua_State *L, const char *name);
-/* Push the environment that every chunk gets. [-0, +1] */
+/* Push the environment of embedded modules, and that of an operator's text. [-0, +1] */
 void br_script_push_env(lua_State *L);
-extern const luaL_Reg br_script_table_lib[];
-extern const luaL_Reg br_script_pattern_lib[];
+void br_script_push_operator_env(lua_State *L);
+/* Raises unless the API has a module of this name for the purpose of the state. */
+void br_script_check_module(lua_State *L, const char *name);
 
 /* ---- JSON (json.c) ---- */
 
@@ -119,8 +130,9 @@ void br_script_json_push(lua_State *L, json_t *tree);
 /* Append the JSON text of the value at idx, keys sorted. [-0, +0, m] 0 or -BR_E_INVALID_JSON,
  * -BR_E_LIMIT_EXCEEDED. */
 int br_script_json_encode(lua_State *L, int idx, struct br_buf *out, struct br_err *err);
-/* Build the table of the `json` module. [-0, +1, m] */
-int br_script_open_json(lua_State *L);
+/* Make what the functions of the `json` module need, and add its constants to the table on top.
+ * [-0, +0, m] */
+void br_script_open_json(lua_State *L);
 
 /* ---- YAML (yaml.c) ---- */
 

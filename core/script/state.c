@@ -15,6 +15,8 @@
 
 #include "script/script.h"
 
+#include "script/api_table.h"
+
 #define HOOK_INSTRUCTIONS 1000
 /* Work of library functions between two looks at the clock: about a tenth of a millisecond. */
 #define COST_LOOK 200000u
@@ -194,7 +196,7 @@ int br_script_load(struct br_script *s, const char *path, const void *text, size
         s->error_line = line_of(s, lua_tostring(s->L, -1));
         return fail(s, status, code, 0, err);
     }
-    br_script_push_env(s->L);
+    br_script_push_operator_env(s->L);
     if (!lua_setupvalue(s->L, -2, 1))
         lua_pop(s->L, 1); /* a chunk that names no global has no _ENV to set */
     return 0;
@@ -298,8 +300,14 @@ static int script_require(lua_State *L)
         lua_setfield(L, 2, name);
         return 1;
     }
-    return luaL_error(L, "there is no module '%s'; modules are built in, such as 'bridle.policy'",
-                      name);
+    return luaL_error(L, "there is no module '%s'; all modules are built in", name);
+}
+
+/* The same for an operator's text, which has the modules of the API. */
+int br_lua_require(lua_State *L)
+{
+    br_script_check_module(L, luaL_checkstring(L, 1));
+    return script_require(L);
 }
 
 static int require_embedded(lua_State *L)
@@ -354,12 +362,9 @@ static int open_state(lua_State *L)
     lua_setfield(L, -2, "where");
     br_script_lock(L, "bridle.host");
     lua_setfield(L, -2, "bridle.host");
-    br_script_open_json(L);
-    lua_pushvalue(L, -1);
-    lua_setfield(L, -3, "json");
-    lua_setfield(L, -2, "bridle.json");
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &loaded_key);
     br_script_open_env(L, script_require);
+    lua_setfield(L, -2, "json");
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &loaded_key);
     return 0;
 }
 

@@ -5,6 +5,8 @@
  */
 #include "script/script.h"
 
+#include "script/api_table.h"
+
 /* The length of the plain table at idx. A metatable that would answer for it is refused. */
 static lua_Integer plain(lua_State *L, int idx)
 {
@@ -30,7 +32,7 @@ static lua_Integer range(lua_State *L, int arg, lua_Integer first, lua_Integer l
     return (lua_Integer)n + 1;
 }
 
-static int tab_insert(lua_State *L)
+int br_lua_insert(lua_State *L)
 {
     lua_Integer n = plain(L, 1), at = n + 1;
     int args = lua_gettop(L);
@@ -51,7 +53,7 @@ static int tab_insert(lua_State *L)
     return 0;
 }
 
-static int tab_remove(lua_State *L)
+int br_lua_remove(lua_State *L)
 {
     lua_Integer n = plain(L, 1), at = luaL_optinteger(L, 2, n);
     if (n == 0 && (at == 0 || at == n + 1))
@@ -70,7 +72,7 @@ static int tab_remove(lua_State *L)
     return 1;
 }
 
-static int tab_concat(lua_State *L)
+int br_lua_concat(lua_State *L)
 {
     lua_Integer n = plain(L, 1);
     size_t seplen, total = 0;
@@ -99,7 +101,7 @@ static int tab_concat(lua_State *L)
     return 1;
 }
 
-static int tab_unpack(lua_State *L)
+int br_lua_unpack(lua_State *L)
 {
     lua_Integer n = plain(L, 1);
     lua_Integer first = luaL_optinteger(L, 2, 1), last = luaL_optinteger(L, 3, n);
@@ -111,7 +113,7 @@ static int tab_unpack(lua_State *L)
     return (int)count;
 }
 
-static int tab_pack(lua_State *L)
+int br_lua_pack(lua_State *L)
 {
     int n = lua_gettop(L);
     lua_createtable(L, n, 1);
@@ -167,7 +169,7 @@ static void sift(lua_State *L, lua_Integer root, lua_Integer n)
 }
 
 /* sort(t, less): a heap sort, n log n whatever the comparison answers. */
-static int tab_sort(lua_State *L)
+int br_lua_sort(lua_State *L)
 {
     lua_Integer n = plain(L, 1);
     lua_settop(L, 2);
@@ -184,7 +186,3 @@ static int tab_sort(lua_State *L)
     }
     return 0;
 }
-
-const luaL_Reg br_script_table_lib[] = {
-    {"concat", tab_concat}, {"insert", tab_insert}, {"pack", tab_pack}, {"remove", tab_remove},
-    {"sort", tab_sort},     {"unpack", tab_unpack}, {NULL, NULL}};

@@ -86,6 +86,8 @@ static void test_bad(void **state)
         {"return string.rep('x', 1 << 40)", "mine.lua"},
         {"return os.getenv('HOME')", "'os' is not there"},
         {"return require 'profiles.run-v2'", "run-v2"},
+        {"return require 'bridle.policy'", "there is no module 'bridle.policy'"},
+        {"return require 'bridle.profile'", "there is no module 'bridle.profile'"},
     };
     for (size_t i = 0; i < BR_ARRAY_LEN(list); i++) {
         struct rig g;
@@ -105,10 +107,10 @@ static void test_policy_cannot_reach_it(void **state)
     struct rig g;
     rig_start(&g, BR_SCRIPT_POLICY);
     rig_compile(&g,
-                "local p = require 'bridle.profile'\n"
-                "pcall(function() p.load = function() return {} end end)\n"
-                "local r = require 'profiles.run-v1'\n"
-                "pcall(function() r.rules = {}; r.sandbox.limits.pids = 4096 end)\n"
+                "local function try(name, f) local ok, m = pcall(require, name)\n"
+                "  if ok then pcall(f, m) error('reached ' .. name) end end\n"
+                "try('bridle.profile', function(p) p.load = function() return {} end end)\n"
+                "try('profiles.run-v1', function(r) r.sandbox.limits.pids = 4096 end)\n"
                 "local policy = require 'bridle.policy'\n"
                 "return policy.bundle { api = 1, name = 'x', rules = {} }\n",
                 NULL);
