@@ -290,6 +290,17 @@ static void decide_words(struct evaluation *e, const struct br_request *q, struc
         return;
     }
     e->has_subject = true;
+    if (uses_view(e, BR_VIEW_PROGRAM)) {
+        const char *slash = strrchr(q->words[0], '/');
+        const char *name = slash ? slash + 1 : q->words[0];
+        struct br_probe_subject probe = {.s = name,
+                                         .n = strlen(name),
+                                         .words = q->words,
+                                         .nwords = q->nwords,
+                                         .matched = e->matched,
+                                         .context = e->context};
+        find(e, BR_VIEW_PROGRAM, &probe);
+    }
     if (uses_view(e, BR_VIEW_WORDS)) {
         if (n <= SHORT_COMMAND)
             find_short(e, q, n);

@@ -143,9 +143,10 @@ static int strindex_build(struct br_strindex *x, struct member *m, uint32_t n, b
 
 static enum br_view_kind view_of(const struct br_pattern *p)
 {
-    return p->kind == BR_MATCH_COMMAND ? BR_VIEW_WORDS
-           : p->kind == BR_MATCH_HOST  ? BR_VIEW_HOST
-                                       : BR_VIEW_SUBJECT;
+    return p->kind == BR_MATCH_COMMAND   ? BR_VIEW_WORDS
+           : p->kind == BR_MATCH_PROGRAM ? BR_VIEW_PROGRAM
+           : p->kind == BR_MATCH_HOST    ? BR_VIEW_HOST
+                                         : BR_VIEW_SUBJECT;
 }
 
 /* The rules from[0..n) of one action, by rank, into one view. `m` has room for n of each. */
@@ -298,6 +299,9 @@ enum br_match_result br_rule_match(const struct br_table *t, const struct br_rul
     const char *port = r->pattern.port;
     if (port &&
         !(q->port && strlen(port) == q->port_len && memcmp(port, q->port, q->port_len) == 0))
+        return BR_MISSED;
+    if (r->command &&
+        !br_command_match(r->command, r->effect == BR_EFFECT_ALLOW, q->words, q->nwords))
         return BR_MISSED;
     return r->nwhen == 0 || br_rule_applies(t, r, q->context) ? BR_MATCHED : BR_UNMET;
 }

@@ -189,15 +189,12 @@ int br_load_word(struct loader *l, const char *place, const json_t *o, const cha
     return br_load_refuse(l, place, name, expected);
 }
 
-int br_load_patterns(struct loader *l, const char *place, const json_t *o, const char *name,
-                     size_t max, struct br_patterns *out)
+int br_load_pattern_list(struct loader *l, const char *place, const char *name, const json_t *list,
+                         size_t max, struct br_patterns *out)
 {
-    const json_t *list = json_object_get(o, name);
     size_t n = json_array_size(list);
     char expected[96];
     *out = (struct br_patterns){.n = 0};
-    if (!list)
-        return 0;
     snprintf(expected, sizeof(expected),
              "a list of 1 to %zu patterns, each a text of 1 to %u bytes", max, BR_PATTERN_MAX);
     if (n == 0 || n > max)
@@ -218,4 +215,12 @@ int br_load_patterns(struct loader *l, const char *place, const json_t *o, const
         out->list[out->n].assigns = memchr(s, '=', len) != NULL;
     }
     return 0;
+}
+
+int br_load_patterns(struct loader *l, const char *place, const json_t *o, const char *name,
+                     size_t max, struct br_patterns *out)
+{
+    const json_t *list = json_object_get(o, name);
+    *out = (struct br_patterns){.n = 0};
+    return list ? br_load_pattern_list(l, place, name, list, max, out) : 0;
 }

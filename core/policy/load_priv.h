@@ -45,6 +45,8 @@ int br_load_name(struct loader *l, const char *place, const json_t *o, const cha
 const char *br_load_shown(char dst[64], const char *s);
 
 /* The list o.name of 1 to max patterns of text; none if it is left out. */
+int br_load_pattern_list(struct loader *l, const char *place, const char *name, const json_t *list,
+                         size_t max, struct br_patterns *out);
 int br_load_patterns(struct loader *l, const char *place, const json_t *o, const char *name,
                      size_t max, struct br_patterns *out);
 /* An integer of the range. */
@@ -53,6 +55,12 @@ int br_load_integer(struct loader *l, const char *place, const json_t *o, const 
 /* One word of a list of n; its index. */
 int br_load_word(struct loader *l, const char *place, const json_t *o, const char *name,
                  const char *const *words, size_t n, unsigned *out);
+
+/* ---- command.c ---- */
+
+int br_programs_load(struct loader *l, const json_t *list);
+/* The "command" of a rule: r->command and r->pattern. */
+int br_command_load(struct loader *l, const char *place, const json_t *o, struct br_rule *r);
 
 /* ---- condition.c ---- */
 

@@ -14,6 +14,7 @@
  * the place */
 #define TABLE_DEPTH_MAX 8u
 #define TABLE_CONDITIONS_MAX 10000u
+#define TABLE_PROGRAMS_MAX 256u
 #define RULE_CONDITIONS_MAX 16u
 #define CONDITION_PATTERNS_MAX 256u
 #define TABLE_FALLBACKS_MAX 1000u
@@ -42,6 +43,7 @@ enum br_match_kind {
     BR_MATCH_COMMAND,
     BR_MATCH_HOST,
     BR_MATCH_TEXT,
+    BR_MATCH_PROGRAM, /* its pattern is for the program's name; the rule has a br_command */
 };
 
 /* What is between the literal prefix and the literal suffix of a pattern. */
@@ -116,6 +118,14 @@ enum br_truth { BR_NO, BR_YES, BR_UNKNOWN };
 /* Does it hold; unknown if what it speaks of is absent. c may be NULL: nothing is known. */
 enum br_truth br_condition_test(const struct br_condition *k, const struct br_context *c);
 
+/* ---- structured commands (command.c) ---- */
+
+struct br_command;
+struct br_program;
+/* Do the words of a simple command, whose program's name matched already, match the rest. `allow`:
+ * what cannot be told counts as no. */
+bool br_command_match(const struct br_command *c, bool allow, const char *const *words, size_t n);
+
 /* ---- index: which patterns can match a subject at all ---- */
 
 struct br_strentry {
@@ -135,7 +145,7 @@ struct br_strindex {
 };
 
 /* Subjects that are looked at the same way share a view. */
-enum br_view_kind { BR_VIEW_SUBJECT, BR_VIEW_WORDS, BR_VIEW_HOST, BR_VIEWS };
+enum br_view_kind { BR_VIEW_SUBJECT, BR_VIEW_WORDS, BR_VIEW_HOST, BR_VIEW_PROGRAM, BR_VIEWS };
 struct br_view {
     struct br_strindex prefixes;
     struct br_strindex suffixes;
@@ -165,8 +175,9 @@ struct br_rule {
     const char *file; /* may be NULL */
     uint32_t line;
     uint32_t text_len;
-    uint32_t index;       /* in the JSON */
-    const uint16_t *when; /* into conditions, sorted */
+    uint32_t index;                   /* in the JSON */
+    const struct br_command *command; /* BR_MATCH_PROGRAM only */
+    const uint16_t *when;             /* into conditions, sorted */
     uint8_t nwhen;
     uint8_t source; /* enum br_source */
     uint8_t effect; /* enum br_effect */
@@ -192,6 +203,8 @@ struct br_table {
     uint32_t nfallbacks;
     struct br_condition *conditions;
     uint32_t nconditions;
+    struct br_program *programs;
+    uint32_t nprograms;
     struct br_bucket *buckets; /* sorted by action, "*" excluded */
     uint32_t nbuckets;
     struct br_bucket star; /* rules for every action */
@@ -210,6 +223,8 @@ struct br_probe_subject {
     size_t n;
     const char *port; /* NULL: none; host view only */
     size_t port_len;
+    const char *const *words; /* program view only, where s is the program's name */
+    size_t nwords;
     /* by rank: where to note what became of every rule that was looked at, as enum br_match_result;
      * NULL: the best is enough */
     uint8_t *matched;

@@ -44,7 +44,7 @@ static int get_effect(struct loader *l, const char *place, const json_t *o, bool
 
 static int get_match(struct loader *l, const char *place, const json_t *o, enum br_match_kind *out)
 {
-    static const char *const names[] = {"any", "path", "command", "host", "text"};
+    static const char *const names[] = {"any", "path", "command", "host", "text", "program"};
     const char *s = json_string_value(json_object_get(o, "match"));
     for (unsigned i = 0; i < BR_ARRAY_LEN(names); i++) {
         if (strcmp(names[i], s) == 0) {
@@ -53,7 +53,7 @@ static int get_match(struct loader *l, const char *place, const json_t *o, enum 
         }
     }
     return br_load_refuse(l, place, "match",
-                          "\"any\", \"path\", \"command\", \"host\" or \"text\"");
+                          "\"any\", \"path\", \"command\", \"host\", \"text\" or \"program\"");
 }
 
 /* A matcher that can never see a subject of this action would make a rule that does nothing. */
@@ -62,9 +62,14 @@ static int check_match_of_action(struct loader *l, const char *place, const stru
 {
     if (kind == BR_MATCH_ANY)
         return 0;
-    if (strcmp(r->action, "process.exec") == 0 && kind != BR_MATCH_COMMAND)
+    bool exec = strcmp(r->action, "process.exec") == 0;
+    if (exec && kind != BR_MATCH_COMMAND && kind != BR_MATCH_PROGRAM)
         return br_load_refuse(l, place, "match",
-                              "\"command\" or \"any\" for the action 'process.exec'");
+                              "\"command\", \"program\" or \"any\" for the action 'process.exec'");
+    if (kind == BR_MATCH_PROGRAM && (!exec || r->source == BR_SOURCE_MANIFEST))
+        return br_load_refuse(l, place, "match",
+                              "another matcher: \"program\" is for the action 'process.exec' of a "
+                              "profile or an operator");
     bool path = strcmp(r->action, "fs.read") == 0 || strcmp(r->action, "fs.write") == 0;
     if (path && kind != BR_MATCH_PATH && kind != BR_MATCH_TEXT)
         return br_load_refuse(l, place, "match",
@@ -130,6 +135,14 @@ static int get_pattern(struct loader *l, const char *place, const json_t *o, str
     r->text_len = (uint32_t)n;
     if (!r->text)
         return br_load_nomem(l);
+    const json_t *command = json_object_get(o, "command");
+    if (!command != (kind != BR_MATCH_PROGRAM))
+        return br_load_refuse(l, place, "command", "there exactly where 'match' is \"program\"");
+    if (command) {
+        char here[PLACE_MAX];
+        snprintf(here, sizeof(here), "%.80s.command", place);
+        return br_command_load(l, here, command, r);
+    }
     if (r->source == BR_SOURCE_MANIFEST && strcmp(s, "*") == 0)
         kind = BR_MATCH_ANY; /* the default of a pattern map */
     e = br_pattern_compile(kind, s, n, &l->t->arena, &r->pattern);
@@ -190,10 +203,10 @@ static int get_when(struct loader *l, const char *place, const json_t *o, struct
 static int load_rule(struct loader *l, const char *place, const json_t *o, struct br_rule *r)
 {
     static const struct key keys[] = {
-        {"id", VALUE_TEXT},        {"source", VALUE_INTEGER},  {"action", VALUE_TEXT},
-        {"match", VALUE_TEXT},     {"pattern", VALUE_TEXT, 1}, {"effect", VALUE_TEXT},
-        {"reason", VALUE_TEXT, 1}, {"file", VALUE_TEXT, 1},    {"line", VALUE_INTEGER, 1},
-        {"when", VALUE_LIST, 1},
+        {"id", VALUE_TEXT},        {"source", VALUE_INTEGER},    {"action", VALUE_TEXT},
+        {"match", VALUE_TEXT},     {"pattern", VALUE_TEXT, 1},   {"effect", VALUE_TEXT},
+        {"reason", VALUE_TEXT, 1}, {"file", VALUE_TEXT, 1},      {"line", VALUE_INTEGER, 1},
+        {"when", VALUE_LIST, 1},   {"command", VALUE_OBJECT, 1},
     };
     int e = br_load_object(l, place, o, keys, BR_ARRAY_LEN(keys));
     if (e < 0 || (e = br_load_name(l, place, o, "id", BR_RULE_ID_MAX, &r->id)) < 0 ||
@@ -331,7 +344,8 @@ static int load_document(struct loader *l, const json_t *o)
 {
     static const struct key keys[] = {{"v", VALUE_INTEGER},          {"sources", VALUE_LIST},
                                       {"rules", VALUE_LIST},         {"fallbacks", VALUE_LIST},
-                                      {"predicates", VALUE_BOOLEAN}, {"conditions", VALUE_LIST, 1}};
+                                      {"predicates", VALUE_BOOLEAN}, {"conditions", VALUE_LIST, 1},
+                                      {"programs", VALUE_LIST, 1}};
     int e = br_load_object(l, "", o, keys, BR_ARRAY_LEN(keys));
     if (e < 0)
         return e;
@@ -340,6 +354,7 @@ static int load_document(struct loader *l, const json_t *o)
                           REFUSED "'v' must be 2, the only version there is");
     if ((e = load_sources(l, json_object_get(o, "sources"))) < 0 ||
         (e = load_conditions(l, json_object_get(o, "conditions"))) < 0 ||
+        (e = br_programs_load(l, json_object_get(o, "programs"))) < 0 ||
         (e = load_rules(l, json_object_get(o, "rules"))) < 0 ||
         (e = load_fallbacks(l, json_object_get(o, "fallbacks"))) < 0)
         return e;

@@ -258,6 +258,15 @@ static const struct {
      "\"rules\":[{\"id\":\"r\",\"source\":2,\"action\":\"x\",\"match\":\"any\",\"effect\":\"deny\","
      "\"when\":[0]}],\"conditions\":[{\"tool\":[\"a\"]}]" TAIL,
      "'rules[0].when' must be left out in a rule of a manifest"},
+    {ANY(",\"command\":{\"program\":\"a\"}"), "'rules[0].command' must be there exactly where"},
+    {BAD("\"r\"", "1", "\"process.exec\"", "\"program\"", "\"a\"", "\"deny\"", ""),
+     "'rules[0].command' must be there exactly where"},
+    {BAD("\"r\"", "1", "\"x\"", "\"program\"", "\"a\"", "\"deny\"",
+         ",\"command\":{\"program\":\"a\"}"),
+     "'rules[0].match' must be another matcher"},
+    {BAD("\"r\"", "2", "\"process.exec\"", "\"program\"", "\"a\"", "\"deny\"",
+         ",\"command\":{\"program\":\"a\"}"),
+     "'rules[0].match' must be another matcher"},
     /* text that is not text */
     {RULES("{\"id\":\"\xff\"}"), "UTF-8"},
     {RULES("{\"id\":\"\xed\xa0\x80\"}"), "UTF-8"},
