@@ -37,6 +37,7 @@
     X(PROGRAM_DIED, "PROGRAM_DIED", 1)                                                             \
     X(CANCELED, "CANCELED", 1)                                                                     \
     X(INTERNAL, "INTERNAL_ERROR", 1)                                                               \
+    X(IN_USE, "IN_USE", 1)                                                                         \
     X(USAGE, "USAGE", 2)                                                                           \
     X(NOT_FOUND, "NOT_FOUND", 3)                                                                   \
     X(DENIED, "DENIED", 4)                                                                         \

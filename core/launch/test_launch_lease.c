@@ -407,7 +407,7 @@ static void test_state_one_at_a_time(void **state)
     strcpy(a.plan.state, "one");
     strcpy(b.plan.state, "one");
     assert_true(rig_launch(&a));
-    lease_refused(&b, BR_E_FAILED, "'one' is in use by another run");
+    lease_refused(&b, BR_E_IN_USE, "'one' is in use by another run");
     assert_int_equal(strncmp(b.text, "the state lease 'one'", 21), 0); /* said once */
     strcpy(b.plan.state, "two");                                       /* control */
     assert_true(rig_launch(&b));

@@ -349,7 +349,7 @@ int br_lease_image_state(struct br_disk_lease *d, int root, const char *state, s
         return fd;
     /* the loop device has this same open file: the lock is held until it lets go of it */
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-        return br_err_set(err, BR_E_FAILED,
+        return br_err_set(err, BR_E_IN_USE,
                           "the state lease '%s' is in use by another run; nothing was started. "
                           "Wait for its end, or use another name",
                           state);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -76,10 +77,46 @@ static void test_disks(void **state)
     e2e_close(&t);
 }
 
+/* One disk, one run: who comes second is told which disk it is, with a code of its own. */
+static void test_in_use(void **state)
+{
+    (void)state;
+    struct e2e t, second;
+    struct e2e_result r;
+    if (geteuid() != 0) {
+        print_message("leases need root\n");
+        skip();
+    }
+    open_project(&t);
+    t.activated = true;
+    e2e_run(&t, &r, "bridle", "activate", "disks.lua", NULL);
+    e2e_expect(&r, 0, NULL);
+    e2e_result_free(&r);
+    const char *const argv[] = {"bridle",     "exec",      "-C",        "workspace", "-p",
+                                "policy.lua", "--profile", "disks.lua", "task.yaml", "--",
+                                "sleep",      "60",        NULL};
+    pid_t holder = e2e_spawn(&t, (char *const *)argv, NULL);
+    assert_true(e2e_await(holder, "sleep", 0, 20000) > 0);
+    open_project(&second); /* files of its own for what it says; the disk is the first one's */
+    snprintf(second.state, sizeof(second.state), "%s", t.state);
+    second.activated = true;
+    run(&second, 1, "the state lease 'notes' is in use by another run", "touch", "/state/f", NULL);
+    run(&second, 1, "(IN_USE)", "touch", "/state/f", NULL);
+    assert_int_equal(kill(holder, SIGTERM), 0);
+    e2e_wait(&t, holder, 30, &r);
+    assert_true(r.status > 0); /* canceled */
+    e2e_result_free(&r);
+    run(&second, 0, NULL, "touch", "/state/f", NULL);
+    e2e_expect_clean(&t);
+    e2e_close(&second);
+    e2e_close(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_disks),
+        cmocka_unit_test(test_in_use),
     };
     e2e_isolate();
     return cmocka_run_group_tests(tests, NULL, NULL);
