@@ -135,10 +135,8 @@ static int record(struct audit *a, struct br_err *err)
         return 0;
     if (r == -BR_E_PEER_GONE) {
         r = -BR_E_PROGRAM_DIED;
-        br_err_set(err, BR_E_PROGRAM_DIED, "the supervisor ended before the run did");
+        br_err_set(err, BR_E_PROGRAM_DIED, "'bridled' has gone before it said how the run ended");
     }
-    br_log(BR_LOG_ERROR, "%s; the record is closed as failed",
-           err->text[0] ? err->text : br_code_name(r));
     record_abandon(a, r, err->text[0] ? err->text : br_code_name(r));
     return r;
 }

@@ -452,14 +452,19 @@ void record_abandon(struct audit *a, int code, const char *note)
 {
     struct ending e = {.code = (uint32_t)(code < 0 ? -code : code), .sandbox = 0};
     struct br_err why = {.code = BR_OK};
+    struct br_event_open open;
     snprintf(e.status, sizeof(e.status), "failed");
     snprintf(e.note, sizeof(e.note), "%s", note);
     if (code == -BR_E_PEER_GONE || code == -BR_E_PROGRAM_DIED)
         (void)record_serve(a, NULL);
     a->nreplies = 0;
     int r = finish(a, &e, &why);
+    br_event_order_open(a->rec.order, &open); /* the session may have written its end already */
     if (r < 0)
-        br_log(BR_LOG_ERROR, "the record could not be closed: %s", why.text);
+        br_log(BR_LOG_ERROR, "%s; the record could not be closed: %s", note, why.text);
+    else
+        br_log(BR_LOG_ERROR, "%s; the record ends as %s", note,
+               open.status ? open.status : "it is");
     (void)feed_pump(a, NULL);
     feed_end(a, code, note);
 }
