@@ -422,7 +422,7 @@ void e2e_expect_clean(struct e2e *t)
 
 /* ---- a bin directory of the test's own ---- */
 
-static void copy(const char *from, const char *to)
+void e2e_copy(const char *from, const char *to)
 {
     struct stat st;
     int in = open(from, O_RDONLY | O_CLOEXEC), out = open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
@@ -449,7 +449,7 @@ void e2e_copy_bin(struct e2e *t, const char *replaced, const char *by, char bin[
         if (replaced && strcmp(e->d_name, replaced) == 0)
             snprintf(from, sizeof(from), "%s/../tests/%s", real, by);
         snprintf(to, sizeof(to), "%s/%s", bin, e->d_name);
-        copy(from, to);
+        e2e_copy(from, to);
     }
     closedir(d);
 }

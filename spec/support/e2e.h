@@ -62,6 +62,8 @@ void e2e_expect_file(struct e2e *t, const char *path, const char *text);
 pid_t e2e_find(pid_t root, const char *comm, unsigned nth);
 /* The same, waiting at most `ms`. */
 pid_t e2e_await(pid_t root, const char *comm, unsigned nth, unsigned ms);
+/* Copy a program; whole paths. */
+void e2e_copy(const char *from, const char *to);
 /* Copy the programs to a bin directory below t->dir, whose path `bin` receives; `replaced` (may be
  * NULL) names the one that `by`, a program of the tests, takes the place of. Set BRIDLE_BIN to use
  * it. */
