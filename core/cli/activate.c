@@ -64,9 +64,12 @@ static size_t value_of(const char *text, const char *name, const char **value)
     return 0;
 }
 
-static void put_json_row(struct br_buf *b, const char *profile, const char *when, const char *text)
+void br_cli_put_activation_json(struct br_buf *b, const char *profile, uint64_t seconds,
+                                const char *text)
 {
     const char *sep = "";
+    char when[32];
+    br_time_iso(when, seconds * 1000000u);
     br_buf_printf(b, "{\"profile\":");
     br_buf_put_json_str(b, profile, strlen(profile));
     br_buf_printf(b, ",\"activatedAt\":\"%s\",\"facts\":{", when);
@@ -92,7 +95,7 @@ static int on_activated(void *ctx, const char *profile, uint64_t seconds, const 
     br_time_iso(when, seconds * 1000000u);
     if (l->json) {
         br_buf_printf(b, l->n++ ? ",\n" : "");
-        put_json_row(b, profile, when, text);
+        br_cli_put_activation_json(b, profile, seconds, text);
         return 0;
     }
     if (l->n++ == 0) {

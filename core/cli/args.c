@@ -93,13 +93,20 @@ static int unknown_option(const struct br_cli_verb *verb, const char *word, stru
 
 static int set_value(struct br_cli_args *a, int i, const char *value, struct br_err *err)
 {
-    if (a->value[i])
+    bool many = a->verb->opts[i].many;
+    if (a->value[i] && !many)
         return br_err_set(err, BR_E_USAGE, "'--%s' was given twice", a->verb->opts[i].name);
+    if (many && a->nmany == BR_CLI_MANY_MAX)
+        return br_err_set(err, BR_E_USAGE, "'--%s' was given more than %u times",
+                          a->verb->opts[i].name, BR_CLI_MANY_MAX);
     if (a->verb->opts[i].arg && !value[0])
         return br_err_set(err, BR_E_USAGE,
                           "the value of '--%s' is empty; give it one, or leave the option out",
                           a->verb->opts[i].name);
-    a->value[i] = value;
+    if (many)
+        a->many[a->nmany++] = value;
+    if (!a->value[i])
+        a->value[i] = value;
     return 0;
 }
 

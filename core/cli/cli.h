@@ -20,6 +20,7 @@
 
 #define BR_CLI_OPTS_MAX 12u
 #define BR_CLI_WIDTH 80u
+#define BR_CLI_MANY_MAX 100u
 
 enum br_cli_complete {
     BR_COMPLETE_NONE,
@@ -36,6 +37,7 @@ struct br_cli_opt {
     const char *arg;  /* its name in the help; NULL: a flag */
     const char *text;
     enum br_cli_complete complete;
+    bool many; /* may be given again; br_cli_opt() is the first, args.many has all */
 };
 
 struct br_cli_args;
@@ -67,6 +69,8 @@ struct br_cli_args {
     unsigned noperands;
     char *const *tail; /* what follows "--" of a verb with a tail */
     unsigned ntail;
+    const char *many[BR_CLI_MANY_MAX]; /* the values of the option that may be given again */
+    unsigned nmany;
     bool help;
 };
 
@@ -95,7 +99,7 @@ void br_cli_help(const struct br_cli_verb *verb);
 
 br_cli_verb_fn br_cli_run, br_cli_exec, br_cli_plan, br_cli_activate, br_cli_validate, br_cli_show,
     br_cli_doctor, br_cli_demo, br_cli_bench, br_cli_selftest, br_cli_image, br_cli_policy,
-    br_cli_help_verb;
+    br_cli_repl, br_cli_help_verb;
 
 /* policy.c: behind `why process.exec` everything is the command. */
 bool br_cli_policy_words(char *const *operands, unsigned n);
@@ -137,6 +141,13 @@ struct br_cli_row {
     uint64_t events;
 };
 
+/* One file of the lease root; name NULL: there are more than fit. */
+struct br_cli_lease {
+    const char *name;
+    bool in_use;
+    uint64_t bytes, allocated, seconds; /* when it was changed, since the epoch */
+};
+
 /* What a verb wants to hear of; every member may be NULL. A negative return ends the connection. */
 struct br_cli_hooks {
     int (*started)(void *ctx, const char *run_id, const char *model, bool scripted);
@@ -150,6 +161,7 @@ struct br_cli_hooks {
     /* one activation: the profile, when (seconds since the epoch), its evidence */
     int (*activated)(void *ctx, const char *profile, uint64_t seconds, const char *text);
     int (*probed)(void *ctx, const struct br_probe *probes, uint32_t n);
+    int (*leased)(void *ctx, const struct br_cli_lease *lease);
     /* the session refused an answer (it was resolved before) */
     void (*refused)(void *ctx, const char *text);
     /* SIGINT, SIGTERM or SIGHUP came for the first time */
@@ -271,6 +283,11 @@ bool br_cli_view_status(const struct br_cli_view *v, char *dst, size_t cap);
 void br_cli_put_line(struct br_buf *b, const char *s, size_t n, unsigned max);
 /* The same stored JSON on one line, with what a terminal acts on as \u escapes. */
 void br_cli_put_json_safe(struct br_buf *b, const char *s, size_t n);
+
+/* One row of the list of runs, or one activation, as a JSON object (show.c, activate.c). */
+void br_cli_put_row_json(struct br_buf *b, const struct br_cli_row *row);
+void br_cli_put_activation_json(struct br_buf *b, const char *profile, uint64_t seconds,
+                                const char *text);
 
 /* ---- a run in the foreground (foreground.c): what run and exec share ------------------------ */
 

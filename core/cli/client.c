@@ -35,6 +35,7 @@ static int on_started(struct br_chan *ch, struct br_msg *m, void *ctx, struct br
 static int on_ended(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_probed(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_activated(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
+static int on_leased(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_event(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_row(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_events_end(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
@@ -47,6 +48,7 @@ static const struct br_msg_rule ctl_rules[] = {
     {BR_MSG_CTL_STARTED, BR_PERMIT | BR_ONCE, 9, 2048, 1, 2, on_started},
     {BR_MSG_CTL_ENDED, BR_PERMIT | BR_ONCE, 12, BR_ERR_TEXT_MAX + 16, 0, 0, on_ended},
     {BR_MSG_CTL_ACTIVATED, BR_PERMIT | BR_ONCE, 4, BR_MSG_MAX, 0, 0, on_activated},
+    {BR_MSG_CTL_LEASED, BR_PERMIT | BR_ONCE, 5, BR_MSG_MAX, 0, 0, on_leased},
     {BR_MSG_CTL_PROBED, BR_PERMIT | BR_ONCE, 4, BR_MSG_MAX, 0, 0, on_probed},
 };
 static const struct br_msg_rule audit_rules[] = {
@@ -172,6 +174,29 @@ static int on_activated(struct br_chan *ch, struct br_msg *m, void *ctx, struct 
     return br_rd_done(&m->rd) < 0
                ? br_err_set(err, BR_E_PEER_PROTOCOL, "'bridled' sent a malformed CTL_ACTIVATED")
                : 0;
+}
+
+static int on_leased(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct br_cli_client *c = ctx;
+    (void)ch;
+    bool more = br_rd_u8(&m->rd) != 0;
+    uint32_t n = br_rd_u32(&m->rd);
+    for (int r = 0; n > 0 && !m->rd.failed; n--) {
+        char name[BR_NAME_MAX];
+        struct br_cli_lease l = {.name = name};
+        br_rd_str(&m->rd, name, sizeof(name));
+        l.in_use = br_rd_u8(&m->rd) != 0;
+        l.bytes = br_rd_u64(&m->rd);
+        l.allocated = br_rd_u64(&m->rd);
+        l.seconds = br_rd_u64(&m->rd);
+        if (!m->rd.failed && c->hooks->leased && (r = c->hooks->leased(c->ctx, &l)) < 0)
+            return r;
+    }
+    if (br_rd_done(&m->rd) < 0)
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "'bridled' sent a malformed CTL_LEASED");
+    const struct br_cli_lease none = {.name = NULL};
+    return more && c->hooks->leased ? c->hooks->leased(c->ctx, &none) : 0;
 }
 
 static int on_event(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err)

@@ -22,7 +22,7 @@ static int print(struct showing *s, const struct br_buf *b)
     return s->term.broken ? -BR_E_IO : 0;
 }
 
-static void put_json_row(struct br_buf *b, const struct br_cli_row *row)
+void br_cli_put_row_json(struct br_buf *b, const struct br_cli_row *row)
 {
     char started[32], ended[32] = "";
     br_time_iso(started, row->started_us);
@@ -77,7 +77,7 @@ static int on_row(void *ctx, const struct br_cli_row *row)
     s->nrows++;
     BR_CLEANUP_BUF struct br_buf plain = BR_BUF_INIT(BR_VIEW_MAX), b = BR_BUF_INIT(BR_VIEW_MAX);
     if (s->json) {
-        put_json_row(&plain, row);
+        br_cli_put_row_json(&plain, row);
         if (s->term.tty_out)
             br_cli_put_json_safe(&b, (char *)plain.data, plain.len);
         else

@@ -175,6 +175,22 @@ const struct br_cli_verb br_cli_verbs[] = {
         .run = br_cli_show,
     },
     {
+        .name = "repl",
+        .synopsis = "[options]",
+        .summary = "look through sessions, leases, decisions and policies",
+        .details =
+            "An inspector. A line is a verb (sessions, session ID, events ID, decisions ID,\n"
+            "why ID CALL, leases, activations, policy, help) or else Lua, evaluated over\n"
+            "read-only snapshots in a process that can do nothing else. It changes nothing.\n"
+            "\n"
+            "With a terminal, lines are edited and remembered. Otherwise they are read from\n"
+            "standard input, and the first one that fails ends it with status 1.",
+        .opts = {{"eval", 'e', "CODE", "evaluate this instead; may be given again",
+                  BR_COMPLETE_NONE, true},
+                 OPT_JSON("print values as JSON")},
+        .run = br_cli_repl,
+    },
+    {
         .name = "doctor",
         .synopsis = "[options]",
         .summary = "what this machine can enforce, and how to fix what it cannot",

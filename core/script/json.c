@@ -329,6 +329,8 @@ static int encode(lua_State *L, struct level *stack, unsigned *depth, struct br_
         if (++nodes > BR_SCRIPT_NODES_MAX)
             return br_err_set(err, BR_E_LIMIT_EXCEEDED, "the JSON value has more than %u parts",
                               BR_SCRIPT_NODES_MAX);
+        if (br_script_view_open(L, -1))
+            lua_remove(L, -2);
         if (lua_istable(L, -1)) {
             if (*depth == BR_JSON_DEPTH_MAX)
                 return br_err_set(err, BR_E_LIMIT_EXCEEDED,

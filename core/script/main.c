@@ -114,8 +114,10 @@ static int peer_ended(struct br_chan *c, int code, void *ctx, struct br_err *err
 
 static int enter_role(struct serve *s, int peer, struct br_err *err)
 {
-    static const uint64_t cpu_seconds[] = {
-        [BR_SCRIPT_CONFIG] = 10, [BR_SCRIPT_POLICY] = 3600, [BR_SCRIPT_ADAPTER] = 3600};
+    static const uint64_t cpu_seconds[] = {[BR_SCRIPT_CONFIG] = 10,
+                                           [BR_SCRIPT_POLICY] = 3600,
+                                           [BR_SCRIPT_ADAPTER] = 3600,
+                                           [BR_SCRIPT_INSPECT] = 3600};
     /* jansson would open /dev/urandom for it, which is not permitted later */
     uint32_t seed;
     br_random(&seed, sizeof(seed));
@@ -137,8 +139,9 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     struct serve *s = ctx;
     s->purpose = br_rd_u8(&m->rd);
     BR_CLEANUP_FD int peer = br_msg_take_fd(m);
-    bool known = s->purpose >= BR_SCRIPT_CONFIG && s->purpose <= BR_SCRIPT_ADAPTER;
-    if (br_rd_done(&m->rd) < 0 || !known || (peer >= 0) == (s->purpose == BR_SCRIPT_CONFIG))
+    bool known = s->purpose >= BR_SCRIPT_CONFIG && s->purpose <= BR_SCRIPT_INSPECT;
+    bool alone = s->purpose == BR_SCRIPT_CONFIG || s->purpose == BR_SCRIPT_INSPECT;
+    if (br_rd_done(&m->rd) < 0 || !known || (peer >= 0) == alone)
         return br_err_set(err, BR_E_PEER_PROTOCOL, "the start message is malformed");
     int r = enter_role(s, peer, err);
     if (r == 0)
@@ -147,6 +150,10 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
         return r;
     if (s->purpose == BR_SCRIPT_CONFIG) {
         br_chan_permit(c, BR_MSG_SCRIPT_CONFIG);
+    } else if (s->purpose == BR_SCRIPT_INSPECT) {
+        r = br_serve_inspect_start(s, err);
+        if (r < 0)
+            return r;
     } else {
         bool policy = s->purpose == BR_SCRIPT_POLICY;
         br_chan_init(&s->peer, br_steal_fd(&peer), "session",
@@ -165,6 +172,9 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
 static const struct br_msg_rule sup_rules[] = {
     {BR_MSG_SCRIPT_START, BR_PERMIT | BR_ONCE, 1, 1, 0, 1, on_start},
     {BR_MSG_SCRIPT_CONFIG, 0, 9, BR_MSG_MAX, 0, 1, on_config},
+    {BR_MSG_INSPECT_EVAL, 0, 29, BR_MSG_MAX, 0, 1, br_serve_inspect_eval},
+    {BR_MSG_INSPECT_DATA, BR_ONCE, 13, BR_MSG_MAX, 0, 1, br_serve_inspect_data},
+    {BR_MSG_INSPECT_NAMES, 0, 4, BR_NAME_MAX, 0, 0, br_serve_inspect_names},
 };
 
 int main(void)

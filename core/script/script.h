@@ -13,6 +13,7 @@
 #include <jansson.h>
 #include <lauxlib.h>
 #include <lua.h>
+#include <signal.h>
 #include <time.h>
 
 #include "base/base.h"
@@ -42,6 +43,7 @@
 #define BR_SCRIPT_COMPILE_US (2000000u * BR_SCRIPT_SLOW)
 #define BR_SCRIPT_PREDICATE_US (250000u * BR_SCRIPT_SLOW)
 #define BR_SCRIPT_ADAPT_US (2000000u * BR_SCRIPT_SLOW)
+#define BR_SCRIPT_INSPECT_US (2000000u * BR_SCRIPT_SLOW)
 /* After the deadline of a call plus this, the kernel ends the process. */
 #define BR_SCRIPT_HARD_US (1000000u * BR_SCRIPT_SLOW)
 /* JSON that is exchanged with a state: a table of 10,000 rules has up to 400,000 values. */
@@ -64,11 +66,12 @@ struct br_script {
     size_t cap;
     uint64_t cpu_end_us; /* of the present call; 0 outside of one */
     uint64_t cost;       /* work of library functions since the clock was last looked at */
-    bool expired;        /* the present call has passed its deadline */
-    bool trace_lines;    /* keep last_line up to date: slow */
-    unsigned last_line;  /* the last line of the operator's chunk that ran */
-    bool hard_timer;     /* let the kernel end the process when a call overruns */
-    bool timer_made;     /* for that */
+    bool expired;        /* the present call has passed its deadline, or was interrupted */
+    volatile sig_atomic_t interrupted; /* set it, also in a signal handler, to stop the call */
+    bool trace_lines;                  /* keep last_line up to date: slow */
+    unsigned last_line;                /* the last line of the operator's chunk that ran */
+    bool hard_timer;                   /* let the kernel end the process when a call overruns */
+    bool timer_made;                   /* for that */
     timer_t timer;
     char chunk[64]; /* the name of the operator's chunk in messages, "policy.lua" */
     char traceback[1024];
@@ -133,6 +136,28 @@ int br_script_json_encode(lua_State *L, int idx, struct br_buf *out, struct br_e
 /* Make what the functions of the `json` module need, and add its constants to the table on top.
  * [-0, +0, m] */
 void br_script_open_json(lua_State *L);
+
+/* ---- read-only views of data (view.c), and values for people (print.c) ---- */
+
+/* Push a view of the plain table at idx: it reads like the table, so do the tables in it, and no
+ * script can write to any of them. Other values are pushed as they are. [-0, +1, m] */
+void br_script_view_push(lua_State *L, int idx);
+/* If the value at idx is a view, push the table behind it. [-0, +(0|1)] */
+bool br_script_view_open(lua_State *L, int idx);
+
+struct br_print_limits {
+    unsigned depth;  /* of tables in tables */
+    unsigned items;  /* of one table */
+    unsigned string; /* bytes of one text */
+    unsigned width;  /* a table that fits stays on one line */
+};
+#define BR_PRINT_DEPTH_MAX 32u
+/*
+ * Append the value at idx as Lua would write it; out->max bounds it. What is left out is said where
+ * it would be, control characters are escapes, and no function of a script is called. [-0, +0, m]
+ */
+void br_script_print(lua_State *L, int idx, const struct br_print_limits *limits,
+                     struct br_buf *out);
 
 /* ---- YAML (yaml.c) ---- */
 

@@ -15,12 +15,24 @@ struct serve {
     bool predicates; /* the compiled bundle has one */
     /* purpose adapter: why the response that is being read has failed already */
     struct br_err adapt_err;
+    /* purpose inspect */
+    bool busy;                  /* something is being evaluated */
+    bool broken;                /* the client has gone, or broke the protocol */
+    struct br_err data_err;     /* what came of the last snapshot that was asked for, */
+    struct br_buf data;         /* or what it says */
+    struct br_buf said, result; /* not sent yet */
+    size_t said_total;
 };
 
 extern const struct br_msg_rule br_serve_policy_rules[];
 extern const unsigned br_serve_policy_nrules;
 extern const struct br_msg_rule br_serve_adapter_rules[];
 extern const unsigned br_serve_adapter_nrules;
+
+/* The handlers of purpose inspect, whose messages come on the supervision channel. */
+br_msg_handler br_serve_inspect_eval, br_serve_inspect_data, br_serve_inspect_names;
+/* Permit its messages, and let SIGINT stop what is being evaluated. */
+int br_serve_inspect_start(struct serve *s, struct br_err *err);
 
 /* Answer a request with SCRIPT_FAILED. */
 int br_serve_fail(struct br_chan *c, uint64_t id, const struct br_err *why, const char *file,

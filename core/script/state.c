@@ -33,7 +33,7 @@ static uint64_t cpu_now_us(void)
 
 static bool past_deadline(struct br_script *s)
 {
-    if (s->cpu_end_us && !s->expired && cpu_now_us() >= s->cpu_end_us)
+    if (s->cpu_end_us && !s->expired && (s->interrupted || cpu_now_us() >= s->cpu_end_us))
         s->expired = true;
     return s->expired;
 }
@@ -162,7 +162,9 @@ static int fail(struct br_script *s, int status, enum br_code code, uint64_t cpu
         snprintf(where, sizeof(where), "%s:%u: ", s->chunk, s->error_line);
     else if (!s->error_line && s->chunk[0] && strncmp(text, s->chunk, strlen(s->chunk)) != 0)
         snprintf(where, sizeof(where), "%s: ", s->chunk);
-    if (s->expired)
+    if (s->expired && s->interrupted)
+        br_err_set(err, code, "%sit was interrupted", where);
+    else if (s->expired)
         br_err_set(err, code, "%sit ran for more than %u ms and was stopped", where,
                    (unsigned)(cpu_us / 1000));
     else if (status == LUA_ERRMEM)

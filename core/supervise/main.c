@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -145,6 +146,15 @@ static int on_activations(struct br_chan *c, struct br_msg *m, void *ctx, struct
     return 0;
 }
 
+static int on_leases(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ctx;
+    (void)c, (void)m, (void)err;
+    s->verb = BR_MSG_CTL_LEASES;
+    s->asked = s->kick = true;
+    return 0;
+}
+
 static int on_cancel(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct supervisor *s = ctx;
@@ -158,6 +168,7 @@ static const struct br_msg_rule control_rules[] = {
     {BR_MSG_CTL_SHOW, BR_PERMIT | BR_ONCE, 4, BR_NAME_MAX, 0, 0, on_show},
     {BR_MSG_CTL_DOCTOR, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_doctor},
     {BR_MSG_CTL_ACTIVATIONS, BR_PERMIT | BR_ONCE, 4, 64, 0, 0, on_activations},
+    {BR_MSG_CTL_LEASES, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_leases},
     {BR_MSG_CTL_CANCEL, BR_PERMIT, 0, 0, 0, 0, on_cancel},
 };
 
@@ -172,6 +183,25 @@ static int on_control_end(struct br_chan *c, int code, void *ctx, struct br_err 
 }
 
 /* ---- start ---- */
+
+/*
+ * Whoever made the control channel decides what is started here, and sees the record. It must be
+ * the user that this program runs as, whatever handed it over.
+ */
+static int check_client(struct br_err *err)
+{
+    struct ucred peer;
+    socklen_t n = sizeof(peer);
+    if (getsockopt(3, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0 || n != sizeof(peer))
+        return br_err_errno(err, BR_E_FAILED,
+                            "who is at the control channel could not be found out");
+    if (peer.uid != geteuid())
+        return br_err_set(
+            err, BR_E_DENIED,
+            "the control channel is of uid %u, and this is uid %u; nothing was started",
+            (unsigned)peer.uid, (unsigned)geteuid());
+    return 0;
+}
 
 static int open_bindir(struct br_err *err)
 {
@@ -207,6 +237,8 @@ static int serve(struct supervisor *s, struct br_err *err)
         doctor_verb(s);
     else if (s->verb == BR_MSG_CTL_ACTIVATIONS)
         activations_verb(s);
+    else if (s->verb == BR_MSG_CTL_LEASES)
+        leases_verb(s);
     return 0;
 }
 
@@ -274,7 +306,7 @@ int main(int argc, char **argv)
     umask(077);
     s.loop = br_loop_new();
     br_require(s.loop);
-    if (drop_capabilities(&err) < 0 || serve(&s, &err) < 0) {
+    if (check_client(&err) < 0 || drop_capabilities(&err) < 0 || serve(&s, &err) < 0) {
         br_log(BR_LOG_ERROR, "%s", err.text);
         return 1;
     }

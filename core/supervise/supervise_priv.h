@@ -190,6 +190,10 @@ int activation_workspace(struct supervisor *s, struct br_err *err);
 void activation_workspace_end(struct supervisor *s);
 void activations_verb(struct supervisor *s);
 
+/* ---- leases.c ---- */
+
+void leases_verb(struct supervisor *s);
+
 /* ---- provider.c ---- */
 
 /* Names of images become ids: that of --image, which must be there, and those of bridle.lua. */

@@ -34,6 +34,11 @@
     X(CTL_ACTIVATIONS, 0x0108)                                                                     \
     /* [str profile, u64 seconds since the epoch, str evidence]n */                                \
     X(CTL_ACTIVATED, 0x0109)                                                                       \
+    /* list the files of the lease root. empty; answer: CTL_LEASED, then CTL_ENDED */              \
+    X(CTL_LEASES, 0x010a)                                                                          \
+    /* u8 more (1: there are others that did not fit), [str name, u8 in_use, u64 bytes, u64 bytes  \
+       that its blocks take, u64 seconds since the epoch]n */                                      \
+    X(CTL_LEASED, 0x010b)                                                                          \
     /* [str requirement, u8 result (0 ok, 1 missing, 2 degraded), u8 required, str detail,         \
        str fix]n */                                                                                \
     X(CTL_PROBED, 0x0107)                                                                          \
@@ -90,7 +95,7 @@
      */                                                                                            \
     X(SUP_RESOLVED, 0x0219)                                                                        \
     /* bridled -> script: u8 purpose (enum br_script_purpose); fd: the peer's channel, absent for  \
-       purpose config */                                                                           \
+       purposes config and inspect (which the client starts, and is in the place of bridled) */    \
     X(SCRIPT_START, 0x0220)                                                                        \
     /* bridled -> script (purpose config): str path, blob source */                                \
     X(SCRIPT_CONFIG, 0x0221)                                                                       \
@@ -238,6 +243,25 @@
     /* blob JSON {text, toolCalls: [{id, name, arguments}], finishReason, usage, model} */         \
     X(ADAPT_RESPONSE, 0x0717)                                                                      \
                                                                                                    \
+    /* ---- cli <-> script, purpose inspect ---- */                                                \
+    /* u8 flags (1: results as JSON, 2: code may go on in another line), u32 depth, u32 items,     \
+       u32 bytes (of what is printed of the results), str chunk, u32 line (of its first one),      \
+       blob code. Answer: any number of INSPECT_PRINT and INSPECT_WANT, then INSPECT_DONE */       \
+    X(INSPECT_EVAL, 0x0721)                                                                        \
+    /* u8 status (0 done, 1 the code is not complete, 2 failed), u32 code, str text, u32 line,     \
+       blob the results as text */                                                                 \
+    X(INSPECT_DONE, 0x0722)                                                                        \
+    /* blob text that the code printed */                                                          \
+    X(INSPECT_PRINT, 0x0723)                                                                       \
+    /* a snapshot. str what ("sessions", "events", ...), str id, str type ("": all), u64 first,    \
+       u64 last row (0: no limit). Answer: INSPECT_DATA */                                         \
+    X(INSPECT_WANT, 0x0724)                                                                        \
+    /* u32 code, str text, blob JSON values, one a line */                                         \
+    X(INSPECT_DATA, 0x0725)                                                                        \
+    /* str the beginning of an expression; answer: [str how its last name may go on]n */           \
+    X(INSPECT_NAMES, 0x0726)                                                                       \
+    X(INSPECT_NAMED, 0x0727)                                                                       \
+                                                                                                   \
     /* ---- session <-> broker, and broker <-> egress (same messages) ---- */                      \
     /* str method, str path, str content_type, u32 reserve_tokens, blob body */                    \
     X(PROV_REQUEST, 0x0801)                                                                        \
@@ -267,7 +291,12 @@ enum br_run_mode {
     BR_RUN_POLICY = 6,   /* compile, then answer what would be decided, until the client leaves */
 };
 
-enum br_script_purpose { BR_SCRIPT_CONFIG = 1, BR_SCRIPT_POLICY = 2, BR_SCRIPT_ADAPTER = 3 };
+enum br_script_purpose {
+    BR_SCRIPT_CONFIG = 1,
+    BR_SCRIPT_POLICY = 2,
+    BR_SCRIPT_ADAPTER = 3,
+    BR_SCRIPT_INSPECT = 4, /* of 'bridle repl' */
+};
 
 /* Zero is never a valid effect on the wire, so that a missing field cannot mean "allow". */
 enum br_effect { BR_EFFECT_NONE = 0, BR_EFFECT_ALLOW = 1, BR_EFFECT_ASK = 2, BR_EFFECT_DENY = 3 };

@@ -117,6 +117,17 @@ _bridle() {
           ;;
       esac
       ;;
+    repl)
+      case $prev in
+        -e | --eval) : ;;
+        *)
+          case $cur in
+            -*) _bridle_words "--eval --json --help" ;;
+            *) : ;;
+          esac
+          ;;
+      esac
+      ;;
     doctor)
       case $prev in
         --delegate) : ;;

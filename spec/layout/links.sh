@@ -101,7 +101,7 @@ must_not bridle-broker lua sqlite curl treesitter
 must_not bridle-egress lua jansson sqlite websockets treesitter
 must_not bridle-audit lua curl websockets treesitter
 must_not bridle-image "${privileged[@]}"
-must_not bridle sqlite seccomp treesitter
+must_not bridle sqlite seccomp treesitter lua
 must_not bridle-init "${privileged[@]}"
 if [ -x "$bin/bridle-init" ] && ! is_static "$bin/bridle-init"; then
     fail "bridle-init must not need a shared library, but has $(shared_objects "$bin/bridle-init")"

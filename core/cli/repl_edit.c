@@ -1,0 +1,351 @@
+/*
+ * The terminal side of 'bridle repl': line editing, completion and history, with libedit. The
+ * history is a file of the operator's in the state directory, mode 0600, and holds what was typed
+ * and nothing else; a line that begins with a blank is not kept.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <histedit.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/repl.h"
+
+#define HISTORY_LINES 1000
+#define HISTORY_BYTES (1024u * 1024)
+#define HISTORY_FILE "repl_history"
+/* Words that are offered at once. */
+#define OFFERS_MAX 120u
+
+struct repl_edit {
+    struct repl *repl;
+    EditLine *el;
+    History *history;
+    int history_fd; /* -1: there is no file */
+    bool more;
+    char *line;
+    struct br_buf offers; /* NUL after each */
+    unsigned noffers;
+};
+
+/* ---- history ---- */
+
+static void add_history(struct repl_edit *e, const char *line)
+{
+    HistEvent ev;
+    (void)history(e->history, &ev, H_ENTER, line);
+}
+
+/* The file's lines, the last ones of a long file, which is then written anew. */
+static void load_history(struct repl_edit *e)
+{
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(HISTORY_BYTES);
+    size_t lines = 0, at = 0;
+    if (br_read_all(e->history_fd, &b, "history", NULL) < 0 || !br_buf_cstr(&b)) {
+        br_buf_reset(&b); /* longer than it ever should be */
+        lines = HISTORY_LINES + 1;
+    }
+    for (size_t i = 0; i < b.len; i++)
+        lines += b.data[i] == '\n';
+    for (size_t skip = lines; skip > HISTORY_LINES && at < b.len; skip--)
+        at += strcspn((char *)b.data + at, "\n") + 1;
+    if (lines > HISTORY_LINES && ftruncate(e->history_fd, 0) == 0 && at < b.len)
+        (void)br_write_all(e->history_fd, b.data + at, b.len - at);
+    while (at < b.len) {
+        char *line = (char *)b.data + at;
+        size_t n = strcspn(line, "\n");
+        line[n] = '\0';
+        if (n && strlen(line) == n && br_utf8_valid(line, n))
+            add_history(e, line);
+        at += n + 1;
+    }
+}
+
+static void open_history(struct repl_edit *e)
+{
+    char dir[BR_PATH_MAX];
+    struct stat st;
+    BR_CLEANUP_FD int d = br_state_path(dir, getenv, NULL) < 0 ? -1 : br_state_open(dir, NULL);
+    if (d < 0)
+        return;
+    BR_CLEANUP_FD int fd = openat(
+        d, HISTORY_FILE, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
+        st.st_nlink != 1 || fchmod(fd, 0600) < 0)
+        return;
+    e->history_fd = br_steal_fd(&fd);
+    load_history(e);
+}
+
+void repl_edit_remember(struct repl_edit *e, const char *line)
+{
+    size_t n = strlen(line);
+    if (n == 0 || line[0] == ' ' || line[0] == '\t' || n > 4096 || !br_utf8_valid(line, n))
+        return;
+    add_history(e, line);
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(8192);
+    br_buf_put(&b, line, n);
+    br_buf_put_u8(&b, '\n');
+    if (e->history_fd >= 0)
+        (void)br_write_all(e->history_fd, b.data, b.len);
+}
+
+/* ---- completion ---- */
+
+static void offer(struct repl_edit *e, const char *word, const char *typed)
+{
+    if (strncmp(word, typed, strlen(typed)) != 0 || e->noffers == OFFERS_MAX)
+        return;
+    for (size_t at = 0; at < e->offers.len; at += strlen((char *)e->offers.data + at) + 1)
+        if (strcmp((char *)e->offers.data + at, word) == 0)
+            return;
+    if (br_buf_put(&e->offers, word, strlen(word) + 1) == 0)
+        e->noffers++;
+}
+
+/* The ids of sessions, or the names of leases: the value of `key` in each line. */
+static void offer_ids(struct repl_edit *e, const char *what, const char *key, const char *typed)
+{
+    struct repl_query q = {.what = what, .id = "", .type = ""};
+    struct repl_data d;
+    if (repl_data_get(&q, &d, NULL) == 0)
+        for (size_t at = 0; at < d.lines.len;) {
+            const uint8_t *line = d.lines.data + at, *nl = memchr(line, '\n', d.lines.len - at);
+            json_t *v = json_loadb((const char *)line, (size_t)(nl - line), 0, NULL);
+            const char *id = json_string_value(json_object_get(v, key));
+            if (id)
+                offer(e, id, typed);
+            json_decref(v);
+            at += (size_t)(nl - line) + 1;
+        }
+    repl_data_free(&d);
+}
+
+static void offer_words(struct repl_edit *e, unsigned kinds, const char *typed)
+{
+    for (const struct br_word *w = br_words; w->name; w++)
+        if (w->kinds & kinds)
+            offer(e, w->name, typed);
+}
+
+static void offer_names(struct repl_edit *e, const char *expression, const char *typed)
+{
+    struct repl_script *s = &e->repl->script;
+    if (strlen(expression) >= BR_NAME_MAX || repl_script_names(s, expression, NULL) < 0)
+        return;
+    for (size_t at = 0; at < s->names.len; at += strlen((char *)s->names.data + at) + 1)
+        offer(e, (char *)s->names.data + at, typed);
+}
+
+static void offer_types(struct repl_edit *e, const char *typed)
+{
+    static const char *const types[] = {"session.created",
+                                        "agent.started",
+                                        "agent.stopped",
+                                        "model.request",
+                                        "model.response",
+                                        "tool.call",
+                                        "tool.result",
+                                        "policy.decision",
+                                        "sandbox.started",
+                                        "permission.requested",
+                                        "permission.resolved",
+                                        "sandbox.stopped",
+                                        "bridle.run",
+                                        "bridle.votes",
+                                        "bridle.launch",
+                                        "bridle.text",
+                                        "bridle.workspace",
+                                        "bridle.provider",
+                                        "error"};
+    for (size_t i = 0; i < BR_ARRAY_LEN(types); i++)
+        offer(e, types[i], typed);
+}
+
+/* What may stand at the end of `text`; returns where the part that it completes begins. */
+static const char *find_offers(struct repl_edit *e, const char *text)
+{
+    br_buf_reset(&e->offers);
+    e->noffers = 0;
+    const char *blank = strrchr(text, ' '), *verb_end = text + strspn(text, " ");
+    const struct br_word *verb = blank && blank > verb_end ? repl_line_verb(text) : NULL;
+    if (verb) {
+        const char *typed = blank + 1;
+        unsigned words = 0;
+        for (const char *p = verb_end; p < blank; p++)
+            words += *p == ' ' && p[1] != ' ' && p + 1 <= blank;
+        if (strcmp(verb->name, "help") == 0)
+            offer_words(e, BR_WORD_VERB | BR_WORD_NAME, typed);
+        else if (strcmp(verb->name, "events") == 0 && words >= 1)
+            offer_types(e, typed);
+        else if (strcmp(verb->name, "lease") == 0)
+            offer_ids(e, "leases", "name", typed);
+        if (verb->verb && strstr(verb->verb, " ID") && words == 0) {
+            offer(e, "last", typed);
+            offer_ids(e, "sessions", "runId", typed);
+        }
+        return typed;
+    }
+    size_t n = strlen(text), at = n;
+    while (at > 0 &&
+           (strchr("_.[]", text[at - 1]) || (text[at - 1] >= '0' && text[at - 1] <= '9') ||
+            ((text[at - 1] | 32) >= 'a' && (text[at - 1] | 32) <= 'z')))
+        at--;
+    const char *expression = text + at, *dot = strrchr(expression, '.');
+    const char *typed = dot ? dot + 1 : expression;
+    if (expression == verb_end)
+        offer_words(e, BR_WORD_VERB, typed);
+    offer_names(e, expression, typed);
+    return typed;
+}
+
+/* How many bytes all offers have in common. */
+static size_t common(const struct repl_edit *e)
+{
+    const char *first = (const char *)e->offers.data;
+    size_t n = strlen(first);
+    for (size_t at = 0; at < e->offers.len; at += strlen((char *)e->offers.data + at) + 1) {
+        const char *other = (const char *)e->offers.data + at;
+        size_t k = 0;
+        while (k < n && first[k] == other[k])
+            k++;
+        n = k;
+    }
+    return n;
+}
+
+static void list_offers(struct repl_edit *e)
+{
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(64u * 1024);
+    unsigned column = 0, width = e->repl->term.width;
+    br_buf_printf(&b, "\n");
+    for (size_t at = 0; at < e->offers.len; at += strlen((char *)e->offers.data + at) + 1) {
+        const char *word = (const char *)e->offers.data + at;
+        unsigned n = (unsigned)strlen(word);
+        if (column && column + n + 2 > width) {
+            br_buf_printf(&b, "\n");
+            column = 0;
+        }
+        br_buf_printf(&b, column ? "  " : "");
+        br_buf_put_visible(&b, word, n, true);
+        column += n + 2;
+    }
+    br_buf_printf(&b, e->noffers == OFFERS_MAX ? "  ...\n" : "\n");
+    br_cli_term_write(&e->repl->term, b.data, b.len);
+}
+
+static unsigned char complete(EditLine *el, int ch)
+{
+    struct repl_edit *e = NULL;
+    char text[1024];
+    (void)ch;
+    (void)el_get(el, EL_CLIENTDATA, &e);
+    const LineInfo *info = el_line(el);
+    size_t n = (size_t)(info->cursor - info->buffer);
+    if (!e || n >= sizeof(text))
+        return CC_ERROR;
+    memcpy(text, info->buffer, n);
+    text[n] = '\0';
+    const char *typed = find_offers(e, text);
+    if (e->noffers == 0)
+        return CC_ERROR;
+    size_t have = strlen(typed), all = common(e);
+    if (all <= have && e->noffers > 1) {
+        list_offers(e);
+        return CC_REDISPLAY;
+    }
+    char *more = strndup((char *)e->offers.data + have, all - have);
+    if (!more || (more[0] && el_insertstr(el, more) < 0)) {
+        free(more);
+        return CC_ERROR;
+    }
+    free(more);
+    return CC_REFRESH;
+}
+
+/* ---- lines ---- */
+
+static char *prompt(EditLine *el)
+{
+    static char first[] = "bridle> ", next[] = "    ... ";
+    struct repl_edit *e = NULL;
+    (void)el_get(el, EL_CLIENTDATA, &e);
+    return e && e->more ? next : first;
+}
+
+struct repl_edit *repl_edit_open(struct repl *r)
+{
+    struct repl_edit *e = calloc(1, sizeof(*e));
+    HistEvent ev;
+    if (!e)
+        return NULL;
+    e->repl = r;
+    e->history_fd = -1;
+    br_buf_init(&e->offers, 256u * 1024);
+    /* libedit reads characters of the locale; all of ours are UTF-8 */
+    if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
+        (void)setlocale(LC_CTYPE, "C.UTF-8");
+    e->el = el_init("bridle", stdin, stdout, stderr);
+    e->history = history_init();
+    if (!e->el || !e->history) {
+        repl_edit_close(&e);
+        return NULL;
+    }
+    (void)history(e->history, &ev, H_SETSIZE, HISTORY_LINES);
+    (void)history(e->history, &ev, H_SETUNIQUE, 1);
+    (void)el_set(e->el, EL_CLIENTDATA, e);
+    (void)el_set(e->el, EL_PROMPT, prompt);
+    (void)el_set(e->el, EL_EDITOR, "emacs");
+    (void)el_set(e->el, EL_SIGNAL, 1);
+    (void)el_set(e->el, EL_HIST, history, e->history);
+    (void)el_set(e->el, EL_ADDFN, "bridle-complete", "complete what is typed", complete);
+    (void)el_set(e->el, EL_BIND, "^I", "bridle-complete", NULL);
+    (void)el_set(e->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    open_history(e);
+    return e;
+}
+
+void repl_edit_close(struct repl_edit **e)
+{
+    if (!*e)
+        return;
+    if ((*e)->history)
+        history_end((*e)->history);
+    if ((*e)->el)
+        el_end((*e)->el);
+    br_close(&(*e)->history_fd);
+    br_buf_free(&(*e)->offers);
+    free((*e)->line);
+    free(*e);
+    *e = NULL;
+}
+
+enum repl_edit_end repl_edit_read(struct repl_edit *e, bool more, const char **line)
+{
+    int n = 0;
+    struct br_cli_term *t = &e->repl->term;
+    e->more = more;
+    repl_interrupted = 0;
+    const char *got = el_gets(e->el, &n);
+    /* the terminal may have another size by now */
+    br_cli_term_init(t, t->in, t->out);
+    e->repl->view.width = t->width;
+    if (repl_interrupted) {
+        (void)br_write_all(t->out, "^C\n", 3);
+        el_reset(e->el);
+        return REPL_EDIT_INTERRUPTED;
+    }
+    free(e->line);
+    e->line = got && n > 0 ? strndup(got, (size_t)n) : NULL;
+    if (!e->line) {
+        (void)br_write_all(t->out, "\n", 1);
+        return REPL_EDIT_EOF;
+    }
+    e->line[strcspn(e->line, "\r\n")] = '\0';
+    *line = e->line;
+    return REPL_EDIT_LINE;
+}
