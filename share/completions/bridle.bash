@@ -10,7 +10,7 @@ _bridle_profiles() {
 _bridle() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
   local verb=${COMP_WORDS[1]}
-  local verbs="run exec plan activate validate policy show doctor image demo selftest bench help"
+  local verbs="run exec plan activate validate policy show repl doctor image demo selftest bench help"
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
     _bridle_words "$verbs --help --version"
