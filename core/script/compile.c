@@ -184,8 +184,7 @@ static int evaluate_profile(const struct br_compile_in *in, json_t **profile,
         r = br_script_json_parse(json.data, json.len, BR_JSON_NODES_MAX, profile, NULL, err);
     if (r < 0)
         return r;
-    BR_CLEANUP_FREE char *launch =
-        json_dumps(json_object_get(*profile, "launch"), JSON_COMPACT | JSON_SORT_KEYS);
+    BR_CLEANUP_FREE char *launch = br_script_json_dump(json_object_get(*profile, "launch"));
     if (launch && br_buf_put(&out->launch, launch, strlen(launch)) == 0)
         return 0;
     json_decref(*profile);
@@ -235,26 +234,28 @@ static int code_of(const char *name)
     return BR_E_INVALID_MANIFEST;
 }
 
-static json_t *take_warnings(lua_State *L, int idx)
+/* The list of texts on top becomes `out`; all of them, or it raises. */
+static void take_warnings(lua_State *L, json_t **out)
 {
-    json_t *list = json_array();
-    idx = lua_absindex(L, idx);
-    for (lua_Integer i = 1; i <= (lua_Integer)lua_rawlen(L, idx); i++) {
-        lua_rawgeti(L, idx, i);
+    *out = json_array();
+    int r = *out ? 0 : -1;
+    for (lua_Integer i = 1; r == 0 && i <= (lua_Integer)lua_rawlen(L, -1); i++) {
+        lua_rawgeti(L, -1, i);
         size_t n;
         const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &n) : NULL;
         if (text)
-            json_array_append_new(list, json_stringn(text, n));
+            r = json_array_append_new(*out, json_stringn(text, n));
         lua_pop(L, 1);
     }
-    return list;
+    if (r < 0)
+        luaL_error(L, "no memory for the warnings");
 }
 
 static int run_compile(lua_State *L)
 {
     struct job *job = lua_touserdata(L, 1);
     push_member(L, "bridle.compile", "run");
-    br_script_json_push(L, br_steal_ptr(&job->input));
+    br_script_json_push(L, &job->input);
     lua_call(L, 1, 1);
     if (lua_getfield(L, -1, "error") == LUA_TTABLE) {
         lua_getfield(L, -1, "code");
@@ -272,32 +273,36 @@ static int run_compile(lua_State *L)
     lua_getfield(L, -2, "manifest");
     encode_or_raise(L, -1, &job->out->manifest);
     lua_getfield(L, -3, "warnings");
-    job->out->warnings = take_warnings(L, -1);
+    take_warnings(L, &job->out->warnings);
     return 0;
 }
 
-/* Takes the trees. */
+/* Takes the trees. NULL without memory: nothing may be left out, least of all a manifest. */
 static json_t *make_input(const struct br_compile_in *in, json_t *profile, json_t *policy,
                           json_t *tree, json_t *marks)
 {
     json_t *input = json_object(), *allowed = json_array();
+    int r = 0;
     for (uint32_t i = 0; i < in->nallowed; i++)
-        json_array_append_new(allowed, json_string(in->allowed[i]));
-    json_object_set_new(input, "profile", profile);
-    json_object_set_new(input, "policy", policy);
+        r |= json_array_append_new(allowed, json_string(in->allowed[i]));
+    r |= json_object_set_new(input, "profile", profile);
+    r |= json_object_set_new(input, "policy", policy);
     if (tree)
-        json_object_set_new(input, "manifest", tree);
+        r |= json_object_set_new(input, "manifest", tree);
     if (marks)
-        json_object_set_new(input, "marks", marks);
-    json_object_set_new(input, "allowed", allowed);
-    json_object_set_new(input, "in_workspace", json_boolean(in->manifest_in_workspace));
-    json_object_set_new(input, "goal", json_stringn(in->goal ? in->goal : "", in->goal_len));
-    return input;
+        r |= json_object_set_new(input, "marks", marks);
+    r |= json_object_set_new(input, "allowed", allowed);
+    r |= json_object_set_new(input, "in_workspace", json_boolean(in->manifest_in_workspace));
+    r |= json_object_set_new(input, "goal", json_stringn(in->goal ? in->goal : "", in->goal_len));
+    if (r == 0)
+        return input;
+    json_decref(input);
+    return NULL;
 }
 
 static int assemble(struct job *job, struct br_err *err)
 {
-    struct br_script *c = br_script_new(BR_SCRIPT_MEMORY_MAX);
+    struct br_script *c = job->input ? br_script_new(BR_SCRIPT_MEMORY_MAX) : NULL;
     if (!c)
         return br_err_set(err, BR_E_NOMEM, "no memory to compile the policy");
     lua_pushcfunction(c->L, run_compile);
@@ -364,7 +369,7 @@ static int run_vote(lua_State *L)
     struct vote *v = lua_touserdata(L, 1);
     push_member(L, "bridle.policy", "vote");
     lua_rawgetp(L, LUA_REGISTRYINDEX, &bundle_key);
-    br_script_json_push(L, br_steal_ptr(&v->request));
+    br_script_json_push(L, &v->request);
     lua_call(L, 2, 2);
     if (lua_isnil(L, -2)) {
         v->effect = BR_EFFECT_NONE;

@@ -18,6 +18,24 @@ static const char null_key = 0, array_key = 0;
 
 /* ---- parse ---- */
 
+/*
+ * jansson's lexer does not look whether a byte was kept: a text of which one is lost for want of
+ * memory would be another text. So the program notes each allocation that failed.
+ */
+static bool lacked_memory;
+
+static void *noting_malloc(size_t n)
+{
+    void *p = malloc(n);
+    lacked_memory |= !p;
+    return p;
+}
+
+void br_script_watch_json(void)
+{
+    json_set_alloc_funcs(noting_malloc, free);
+}
+
 static unsigned line_at(const char *text, size_t n, int position)
 {
     unsigned line = 1;
@@ -35,13 +53,29 @@ int br_script_json_parse(const void *text, size_t n, unsigned max_nodes, json_t 
     int r = br_json_scan(text, n, BR_JSON_DEPTH_MAX, max_nodes, err);
     if (r < 0)
         return r;
+    lacked_memory = false;
     *out = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &je);
+    if (lacked_memory) {
+        json_decref(*out);
+        *out = NULL;
+        return br_err_set(err, BR_E_NOMEM, "no memory for a JSON text of %zu bytes", n);
+    }
     if (*out)
         return 0;
     if (line)
         *line = line_at(text, n, je.position);
     return br_err_set(err, BR_E_INVALID_JSON, "the JSON text is malformed in line %d: %s", je.line,
                       je.text);
+}
+
+char *br_script_json_dump(const json_t *tree)
+{
+    lacked_memory = false;
+    char *text = json_dumps(tree, JSON_COMPACT | JSON_SORT_KEYS);
+    if (!lacked_memory)
+        return text;
+    free(text);
+    return NULL;
 }
 
 /* ---- tree to Lua ---- */
@@ -148,16 +182,29 @@ static int holder_gc(lua_State *L)
     return 0;
 }
 
-void br_script_json_push(lua_State *L, json_t *tree)
+/* An owner for a tree, made before there is one: everything here may raise. [-0, +1, m] */
+static json_t **push_holder(lua_State *L)
 {
-    /* made before anything can raise, so that the tree always has an owner */
     json_t **holder = lua_newuserdatauv(L, sizeof(json_t *), 0);
-    *holder = tree;
-    luaL_setmetatable(L, HOLDER);
-    push_tree(L, tree);
-    lua_remove(L, -2);
-    json_decref(tree);
     *holder = NULL;
+    luaL_setmetatable(L, HOLDER);
+    return holder;
+}
+
+/* Replace the holder on top by the value of its tree. */
+static void push_held(lua_State *L, json_t **holder)
+{
+    push_tree(L, *holder);
+    lua_remove(L, -2);
+    json_decref(*holder);
+    *holder = NULL;
+}
+
+void br_script_json_push(lua_State *L, json_t **tree)
+{
+    json_t **holder = push_holder(L);
+    *holder = br_steal_ptr(tree);
+    push_held(L, holder);
 }
 
 /* ---- Lua to text ---- */
@@ -234,7 +281,10 @@ static int open_level(lua_State *L, struct level *v, struct br_buf *out, struct 
     memset(v, 0, sizeof(*v));
     if (shape(L, &v->array, &v->n) < 0)
         return refuse(err, "a table with mixed or broken keys");
-    if (br_buf_put_u8(out, v->array ? '[' : '{') < 0 || v->array || v->n == 0)
+    if (br_buf_put_u8(out, v->array ? '[' : '{') < 0) /* there are no keys to go on with */
+        return br_err_set(err, BR_E_LIMIT_EXCEEDED, "the JSON text is longer than %zu bytes",
+                          out->max);
+    if (v->array || v->n == 0)
         return 0;
     v->keys = calloc(v->n, sizeof(*v->keys));
     if (!v->keys)
@@ -409,13 +459,13 @@ int br_lua_json_decode(lua_State *L)
     const char *text = luaL_checklstring(L, 1, &n);
     br_script_tick(L, n);
     struct br_err err = {.code = BR_OK};
-    json_t *tree = NULL;
-    if (br_script_json_parse(text, n, BR_SCRIPT_NODES_MAX, &tree, NULL, &err) < 0) {
+    json_t **tree = push_holder(L);
+    if (br_script_json_parse(text, n, BR_SCRIPT_NODES_MAX, tree, NULL, &err) < 0) {
         lua_pushnil(L);
         lua_pushstring(L, err.text);
         return 2;
     }
-    br_script_json_push(L, tree);
+    push_held(L, tree);
     return 1;
 }
 

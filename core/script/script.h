@@ -125,11 +125,16 @@ void br_script_check_module(lua_State *L, const char *name);
 
 /* ---- JSON (json.c) ---- */
 
+/* To be called before the first use of jansson; br_script_new() does. */
+void br_script_watch_json(void);
 /* Text to tree: scan, then a strict parse. Owned by the caller. */
 int br_script_json_parse(const void *text, size_t n, unsigned max_nodes, json_t **out,
                          unsigned *line, struct br_err *err);
-/* Push a Lua value for a tree. [-0, +1, m] Takes the tree in any case. */
-void br_script_json_push(lua_State *L, json_t *tree);
+/* The text of a tree, keys sorted, or NULL; the caller frees it. */
+char *br_script_json_dump(const json_t *tree);
+/* Push a Lua value for a tree. [-0, +1, m] Takes the tree, unless it raises before it could; *tree
+ * is NULL when it is taken. */
+void br_script_json_push(lua_State *L, json_t **tree);
 /* Append the JSON text of the value at idx, keys sorted. [-0, +0, m] 0 or -BR_E_INVALID_JSON,
  * -BR_E_LIMIT_EXCEEDED. */
 int br_script_json_encode(lua_State *L, int idx, struct br_buf *out, struct br_err *err);

@@ -81,7 +81,7 @@ static int run_build(lua_State *L)
 {
     struct call *q = lua_touserdata(L, 1);
     push_function(L, q->function);
-    br_script_json_push(L, br_steal_ptr(&q->turn));
+    br_script_json_push(L, &q->turn);
     lua_call(L, 1, 3);
     raise_refusal(L, q);
     lua_pop(L, 2);

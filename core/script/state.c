@@ -52,6 +52,8 @@ static void *script_alloc(void *ud, void *ptr, size_t osize, size_t nsize)
     if (nsize > old && nsize >= BLOCK_LARGE && past_deadline(s))
         return NULL;
     void *p = realloc(ptr, nsize);
+    if (!p && nsize <= old)
+        p = ptr; /* Lua relies on it that a block can shrink */
     if (p)
         s->used = s->used - old + nsize;
     return p;
@@ -376,6 +378,7 @@ struct br_script *br_script_new(size_t memory_max)
     if (!s)
         return NULL;
     s->cap = memory_max;
+    br_script_watch_json();
     s->L = lua_newstate(script_alloc, s);
     if (!s->L) {
         free(s);
