@@ -26,7 +26,8 @@ int br_serve_fresh(struct serve *s, struct br_err *err)
         return br_err_set(err, BR_E_NOMEM, "no memory for a Lua state");
     static const unsigned purposes[] = {[BR_SCRIPT_CONFIG] = BR_API_CONFIG,
                                         [BR_SCRIPT_POLICY] = BR_API_POLICY,
-                                        [BR_SCRIPT_ADAPTER] = BR_API_ADAPTER};
+                                        [BR_SCRIPT_ADAPTER] = BR_API_ADAPTER,
+                                        [BR_SCRIPT_INSPECT] = 0};
     s->script->purpose = purposes[s->purpose];
     s->script->hard_timer = true;
     return 0;

@@ -150,7 +150,10 @@ int br_serve_inspect_data(struct br_chan *c, struct br_msg *m, void *ctx, struct
 /* Push the list of what came: JSON values, one a line. */
 static void push_data(lua_State *L, struct serve *s)
 {
-    br_script_json_push(L, json_array());
+    json_t *list = json_array();
+    if (!list)
+        luaL_error(L, "no memory for the snapshot");
+    br_script_json_push(L, &list);
     lua_Integer n = 0;
     for (size_t at = 0; at < s->data.len;) {
         const char *line = (const char *)s->data.data + at;
@@ -160,7 +163,7 @@ static void push_data(lua_State *L, struct serve *s)
         struct br_err err = {.code = BR_OK};
         if (br_script_json_parse(line, len, BR_SCRIPT_NODES_MAX, &tree, NULL, &err) < 0)
             luaL_error(L, "the snapshot is not understood: %s", err.text);
-        br_script_json_push(L, tree);
+        br_script_json_push(L, &tree);
         lua_rawseti(L, -2, ++n);
         br_script_tick(L, len);
         at += len + 1;
