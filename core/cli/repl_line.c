@@ -41,11 +41,11 @@ static bool goes_on_as_lua(const char *end, const char *rest)
         return true;
     if (*rest == '\0')
         return false;
-    if (strchr("=([{:,+*/%^&|<>~#;", *rest))
+    if (strchr("=([{:,+*%^&|<>#;", *rest))
         return true;
-    return (rest[0] == '.' && rest[1] == '.')
-               ? false
-               : *rest == '.' || (rest[0] == '-' && is_blank(rest[1]));
+    /* "./policy.lua", "~/policy.lua", "-x" and "..5" are words */
+    return (*rest == '.' && is_word(rest[1])) || (*rest == '.' && is_blank(rest[1])) ||
+           (*rest == '~' && rest[1] == '=') || (*rest == '-' && is_blank(rest[1]));
 }
 
 const struct br_word *repl_line_verb(const char *line)

@@ -127,6 +127,7 @@ static void want(lua_State *L, const char *what, const char *id, const char *typ
     }
     if (!ok) {
         s->broken = true;
+        s->script->interrupted = 1; /* nothing swallows it */
         luaL_error(L, "the client has gone");
     }
     if (s->data_err.code == BR_E_CANCELED)
@@ -450,6 +451,13 @@ struct evaluation {
     struct br_buf code;
 };
 
+/* "... near <eof>", or "... near '<eof>'" in the middle of a long text. */
+static bool ends_early(const struct br_err *err)
+{
+    size_t n = strlen(err->text);
+    return n > 7 && strstr(err->text + n - 7, "<eof>") != NULL;
+}
+
 /* Push the code as a function: as an expression if it is one. `more`: its end is missing. */
 static int load(struct br_script *s, const struct evaluation *e, bool *more, struct br_err *err)
 {
@@ -466,13 +474,13 @@ static int load(struct br_script *s, const struct evaluation *e, bool *more, str
     if (b.failed)
         return br_err_set(err, BR_E_LIMIT_EXCEEDED, "the code is too long; nothing was evaluated");
     int r = br_script_load(s, e->chunk, b.data, b.len, BR_E_FAILED, &why);
+    *more = r < 0 && ends_early(&why);
     if (r < 0 && !asked) {
         b.len = at;
         br_buf_put(&b, code, n);
         r = br_script_load(s, e->chunk, b.data, b.len, BR_E_FAILED, &why);
+        *more = *more || (r < 0 && ends_early(&why));
     }
-    size_t len = strlen(why.text);
-    *more = r < 0 && len > 5 && strcmp(why.text + len - 5, "<eof>") == 0;
     if (r < 0) {
         *err = why;
         return r;
