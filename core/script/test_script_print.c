@@ -39,7 +39,7 @@ static void run(struct job *j, size_t max)
     assert_int_equal(br_script_json_parse(json, sizeof(json) - 1, 100, &tree, NULL, &err), 0);
     int r = br_script_load(s, "t", j->code, strlen(j->code), BR_E_FAILED, &err);
     if (r == 0) {
-        br_script_json_push(s->L, tree);
+        br_script_json_push(s->L, &tree);
         br_script_view_push(s->L, -1);
         lua_remove(s->L, -2);
         r = br_script_call(s, 1, 1, BR_SCRIPT_COMPILE_US, BR_E_FAILED, &err);
