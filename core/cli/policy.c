@@ -340,6 +340,7 @@ static const struct {
     {"check", check, UINT32_MAX},
     {"show", show, 2},
     {"why", policy_why, UINT32_MAX},
+    {"replay", policy_replay, UINT32_MAX},
 };
 
 bool br_cli_policy_words(char *const *operands, unsigned n)

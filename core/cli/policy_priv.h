@@ -35,6 +35,56 @@ int policy_ask(struct policy_link *l, json_t *q, json_t **said, struct br_err *e
 int policy_use(struct policy_link *l, const char *text, size_t n, struct br_err *err);
 void policy_close(struct policy_link *l);
 
+/* ---- recorded decisions (policy_record.c) ---- */
+
+struct policy_decision {
+    json_t *call;    /* {tool, input}, or {action, subject} of a record without it */
+    json_t *votes;   /* the data of its bridle.votes */
+    json_t *context; /* when, and what of the budget was used */
+    bool redacted;   /* something of the call is */
+};
+struct policy_run {
+    char id[BR_NAME_MAX];
+    json_t *run;   /* the data of bridle.run; may be NULL */
+    json_t *table; /* see policy_table_usable() */
+    uint64_t parts, seen;
+    struct policy_decision *d;
+    size_t n, cap;
+    json_t *calls; /* that are open, by id */
+    uint64_t ncalls, tokens, asks;
+};
+struct policy_history {
+    struct policy_run *runs;
+    size_t nruns;
+};
+void policy_history_free(struct policy_history *h);
+/* One event, in the order of the record. */
+int policy_history_event(struct policy_history *h, const char *text, size_t n, struct br_err *err);
+/* A run of the store, by what `bridle show` takes. */
+int policy_history_store(struct policy_history *h, const char *run, struct br_err *err);
+/* The `last` youngest runs of the store. */
+int policy_history_all(struct policy_history *h, uint32_t last, struct br_err *err);
+/* What `bridle show --json RUN` wrote. */
+int policy_history_file(struct policy_history *h, const char *path, struct br_err *err);
+/* A word that names a file has a '/' or '.', which no run has. */
+bool policy_names_file(const char *word);
+/* Each of n words, or the `last` youngest runs. */
+int policy_history_read(struct policy_history *h, char *const *words, unsigned n, uint32_t last,
+                        struct br_err *err);
+/* The record has the whole table; and it is the one that was pinned, byte for byte. */
+bool policy_table_usable(const struct policy_run *r);
+bool policy_table_exact(const struct policy_run *r);
+/* What to ask a session. New reference. */
+json_t *policy_request(const struct policy_decision *d);
+
+/* The candidate's operator rules among the recorded rules of the others; NULL if the tables are of
+ * different formats. New reference. */
+json_t *policy_merge(const json_t *recorded, const json_t *candidate);
+int policy_use_json(struct policy_link *l, const json_t *table, struct br_err *err);
+
+/* Of replay and diff: something would change. */
+#define POLICY_EXIT_CHANGED 10
+
 /* ---- output: collected, written now and then, an end of it remembered ---- */
 
 struct policy_out {
@@ -63,5 +113,6 @@ const char *policy_source(const json_t *table, const json_t *rule);
 /* ---- the actions ---- */
 
 int policy_why(const struct br_cli_args *a);
+int policy_replay(const struct br_cli_args *a);
 
 #endif

@@ -143,18 +143,22 @@ const struct br_cli_verb br_cli_verbs[] = {
         .name = "policy",
         .synopsis = "[options] ACTION [WORD...]",
         .summary = "check, show and explain the policy, or try another one on the record",
-        .details = "ACTION is one of\n"
-                   "  check [FILE...]       compile, and print errors and warnings\n"
-                   "  show [FILE]           print the compiled rules\n"
-                   "  why WHAT [SUBJECT]    decide, and print what every rule has to say; behind\n"
-                   "                        process.exec stands a command, word by word\n"
-                   "Nothing is started, asked or recorded.",
+        .details =
+            "ACTION is one of\n"
+            "  check [FILE...]       compile, and print errors and warnings\n"
+            "  show [FILE]           print the compiled rules\n"
+            "  why WHAT [SUBJECT]    decide, and print what every rule has to say; behind\n"
+            "                        process.exec stands a command, word by word\n"
+            "  replay [RUN|FILE...]  decide recorded calls again, with the policy of --policy,\n"
+            "                        and print what would change\n"
+            "Nothing is started, asked or recorded.",
         .opts = {OPT_DIR,
                  OPT_POLICY,
                  OPT_PROFILE,
                  {"manifest", 't', "MANIFEST", "decide as in a run with this task manifest",
                   BR_COMPLETE_FILE},
                  {"shell", 0, "STRING", "why: decide a line for a shell", BR_COMPLETE_NONE},
+                 {"last", 0, "N", "replay: only the N youngest runs", BR_COMPLETE_NONE},
                  {"all", 'a', NULL, "why: rules of other actions as well", BR_COMPLETE_NONE},
                  {"strict", 0, NULL, "check: a warning is an error", BR_COMPLETE_NONE},
                  OPT_JSON("print JSON")},

@@ -16,7 +16,8 @@ static void set_counter(struct br_context *c, enum br_counter k, uint64_t used, 
 
 void session_context(const struct session *s, const struct effect *e, struct br_context *c)
 {
-    time_t now = (time_t)(br_now_wall_us() / 1000000u);
+    time_t now =
+        s->as_of.unix_time ? (time_t)s->as_of.unix_time : (time_t)(br_now_wall_us() / 1000000u);
     struct tm tm;
     *c = (struct br_context){.tool = e->tool,
                              .has_env = true, /* no tool changes a variable by itself */
@@ -31,7 +32,8 @@ void session_context(const struct session *s, const struct effect *e, struct br_
     }
     set_counter(c, BR_COUNTER_CALLS, s->budget.calls, s->budget.calls_max);
     set_counter(c, BR_COUNTER_TOKENS, s->budget.tokens, s->budget.tokens_max);
-    set_counter(c, BR_COUNTER_ASKS, s->ledger ? br_ledger_asks(s->ledger) : 0, BR_ASKS_MAX);
+    set_counter(c, BR_COUNTER_ASKS, s->ledger ? br_ledger_asks(s->ledger) : s->as_of.asks,
+                BR_ASKS_MAX);
 }
 
 static void put_counter(json_t *budget, const char *name, const struct br_context *c,

@@ -25,11 +25,15 @@ static void note_rule(const struct br_explained *e, void *ctx)
 static json_t *votes_json(const struct br_decision *d)
 {
     json_t *votes = json_array();
-    for (unsigned i = 0; i < d->nvotes; i++)
-        json_array_append_new(votes, json_pack("{s:s, s:s, s:s, s:s*}", "source",
-                                               d->votes[i].source, "ruleId", d->votes[i].rule_id,
-                                               "effect", br_effect_name(d->votes[i].effect),
-                                               "reason", d->votes[i].reason));
+    for (unsigned i = 0; i < d->nvotes; i++) {
+        const struct br_vote *v = &d->votes[i];
+        json_t *vote =
+            json_pack("{s:s, s:s, s:s, s:s*, s:s*}", "source", v->source, "ruleId", v->rule_id,
+                      "effect", br_effect_name(v->effect), "reason", v->reason, "file", v->file);
+        if (v->line)
+            json_object_set_new(vote, "line", json_integer(v->line));
+        json_array_append_new(votes, vote);
+    }
     return votes;
 }
 
@@ -141,6 +145,25 @@ static const char *request_problem(json_t *q)
     return "";
 }
 
+static uint64_t count_of(json_t *o, const char *key)
+{
+    json_int_t n = json_integer_value(json_object_get(o, key));
+    return n > 0 ? (uint64_t)n : 0;
+}
+
+/* {"time", "model", "calls", "tokens", "asks"}: when and in which run the call was made; absent is
+ * now, and the beginning of a run without a model. */
+static void take_context(struct session *s, json_t *q)
+{
+    json_t *c = json_object_get(q, "context");
+    const char *model = json_string_value(json_object_get(c, "model"));
+    s->as_of.unix_time = (int64_t)count_of(c, "time");
+    s->as_of.asks = count_of(c, "asks");
+    s->budget.calls = (uint32_t)count_of(c, "calls");
+    s->budget.tokens = count_of(c, "tokens");
+    snprintf(s->model, sizeof(s->model), "%s", model ? model : "");
+}
+
 static json_t *answer_request(struct session *s, json_t *q)
 {
     struct br_err err = {.code = BR_OK};
@@ -151,6 +174,7 @@ static json_t *answer_request(struct session *s, json_t *q)
     const char *first = json_string_value(json_array_get(argv, 0));
     if (*problem)
         return failure(BR_E_INVALID_ARGUMENTS, problem);
+    take_context(s, q);
     if (json_is_true(json_object_get(q, "explain")))
         s->trace = json_array();
     int r = 0;

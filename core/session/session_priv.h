@@ -110,6 +110,10 @@ struct session {
         uint64_t id;
         struct br_buf text;
     } asked; /* mode policy: what waits to be answered */
+    struct {
+        int64_t unix_time; /* 0: now */
+        uint64_t asks;
+    } as_of; /* mode policy: decide as it was then; calls and tokens are in `budget` */
     struct budget budget;
     struct br_context context; /* of the call that is decided */
 
