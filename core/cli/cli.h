@@ -295,7 +295,7 @@ struct br_cli_foreground {
     enum br_run_mode mode;
     const struct br_cli_args *args;
     const char *dir, *manifest, *goal;
-    const char *policy;  /* NULL: --policy, if the verb has it */
+    const char *policy;  /* NULL: --policy, if the verb has it; "": the one that is built in */
     const char *model;   /* NULL: --model, if the verb has it */
     const char *profile; /* NULL: --profile, if the verb has it */
     char *const *argv;

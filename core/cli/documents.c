@@ -83,7 +83,7 @@ int br_cli_documents_read(const struct br_cli_foreground *f, struct br_cli_docum
     if (r == 0 && f->manifest)
         r = br_cli_file_read(&d->manifest, f->manifest, "manifest", BR_E_INVALID_MANIFEST,
                              BR_MANIFEST_MAX, err);
-    if (r == 0)
+    if (r == 0 && !(f->policy && !f->policy[0]))
         r = br_cli_file_config(&d->policy, f->policy ? f->policy : option(f->args, "policy"),
                                "policy.lua", "policy", BR_E_INVALID_POLICY, BR_POLICY_MAX, err);
     /* models are called by an agent only; a profile may need the image that is named there */

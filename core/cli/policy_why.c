@@ -29,6 +29,7 @@ static const char *why_text(char letter)
 
 static void put_vote(struct policy_out *o, const char *lead, const json_t *vote)
 {
+    char where[BR_PATH_MAX + 16];
     size_t n;
     const char *effect = view_str(vote, "effect", &n);
     br_buf_printf(&o->v.out, "%s", lead);
@@ -36,6 +37,10 @@ static void put_vote(struct policy_out *o, const char *lead, const json_t *vote)
     view_word(&o->v, view_effect_style(effect), effect, 5);
     br_buf_printf(&o->v.out, "  ");
     policy_out_cell(o, view_str(vote, "ruleId", &n), 1);
+    if (*policy_where(vote, where)) {
+        br_buf_printf(&o->v.out, "  ");
+        policy_out_cell(o, where, 1);
+    }
     const char *reason = view_str(vote, "reason", &n);
     if (n) {
         br_buf_printf(&o->v.out, "  ");
@@ -325,28 +330,148 @@ static json_t *request(const struct br_cli_args *a, struct br_err *err)
     return NULL;
 }
 
+/* ---- a recorded decision ---- */
+
+/* What the record says, before it is said again. */
+static void put_recorded(struct policy_out *o, const struct policy_run *r,
+                         const struct policy_decision *d, const char *basis)
+{
+    size_t n, i;
+    const json_t *vote;
+    br_buf_printf(&o->v.out, "recorded: ");
+    put_answer(o, d->votes);
+    json_array_foreach(json_object_get(d->votes, "votes"), i, vote) put_vote(o, "  vote  ", vote);
+    br_buf_printf(&o->v.out, "  of run ");
+    policy_out_cell(o, r->id, 1);
+    br_buf_printf(&o->v.out, ", call ");
+    policy_out_cell(o, view_str(d->votes, "callId", &n), 1);
+    br_buf_printf(&o->v.out, "\n%s%s\nnow: ", basis,
+                  d->redacted ? "; something of the call is redacted" : "");
+}
+
+static const struct policy_decision *find_call(const struct policy_run *r, const char *id,
+                                               struct br_err *err)
+{
+    BR_CLEANUP_BUF struct br_buf known = BR_BUF_INIT(600);
+    bool more = false;
+    for (size_t i = 0; i < r->n; i++) {
+        const char *have = json_string_value(json_object_get(r->d[i].votes, "callId"));
+        if (id && strcmp(have, id) == 0)
+            return &r->d[i];
+        if (known.len < 300)
+            br_buf_printf(&known, "%s%.80s", known.len ? ", " : "", have);
+        else
+            more = true;
+    }
+    br_buf_printf(&known, more ? ", ..." : "");
+    const char *names = known.len ? br_buf_cstr(&known) : "none";
+    if (id)
+        (void)br_err_set(err, BR_E_NOT_FOUND,
+                         "no decision about a call '%.80s' is recorded in '%.80s'; there are: "
+                         "%.400s",
+                         id, r->id, names ? names : "?");
+    else
+        (void)br_err_set(err, BR_E_USAGE, "which call of '%.80s'? Say --call with one of: %.400s",
+                         r->id, names ? names : "?");
+    return NULL;
+}
+
+/* Decide by the recorded table; its predicates went with the run. *basis says what it rests on. */
+static int use_recorded(struct policy_link *l, const struct policy_run *r, const char **basis,
+                        struct br_err *err)
+{
+    if (!policy_table_usable(r)) {
+        *basis = "the record holds no table: explained with the present policy, which may be "
+                 "another one";
+        return 0;
+    }
+    bool exact = policy_table_exact(r), predicates = false;
+    json_t *table = json_copy(r->table);
+    predicates = json_is_true(json_object_get(table, "predicates"));
+    json_object_set_new(table, "predicates", json_false());
+    int e = policy_use_json(l, table, err);
+    if (e < 0) {
+        json_decref(table);
+        return br_err_wrap(err, "the recorded table cannot be used by this version");
+    }
+    json_decref(l->table);
+    l->table = table;
+    *basis = !exact ? "explained with the table of the record, of which something was redacted"
+             : predicates ? "explained with the table that was pinned then; the bundle's function "
+                            "'check' is not in the record: its vote is only what is recorded"
+                          : "explained with the table that was pinned then";
+    return 0;
+}
+
+static int why_recorded(const struct br_cli_args *a, struct policy_out *o, struct br_err *err)
+{
+    struct policy_history h = {.nruns = 0};
+    struct policy_link l = {.open = false};
+    char *run = (char *)(uintptr_t)br_cli_opt(a, "run");
+    const char *basis = "";
+    const struct policy_decision *d = NULL;
+    json_t *said = NULL;
+    int r = policy_history_read(&h, &run, 1, 1, err);
+    if (r == 0) {
+        d = find_call(&h.runs[0], br_cli_opt(a, "call"), err);
+        r = d ? policy_open_good(&l, a, policy_table_usable(&h.runs[0]) ? "" : NULL, err)
+              : -(int)err->code;
+    }
+    if (r == 0)
+        r = use_recorded(&l, &h.runs[0], &basis, err);
+    if (r == 0) {
+        json_t *q = policy_request(d);
+        json_object_set_new(q, "explain", json_true());
+        r = policy_ask(&l, q, &said, err);
+    }
+    if (r == 0 && br_cli_opt(a, "json")) {
+        (void)spell_out(said, l.table, br_cli_opt(a, "all") != NULL);
+        policy_out_json(o, json_pack("{s:s, s:s, s:O, s:O}", "run", h.runs[0].id, "basis", basis,
+                                     "recorded", d->votes, "now", said));
+    } else if (r == 0) {
+        put_recorded(o, &h.runs[0], d, basis);
+        put_text(o, said, l.table, br_cli_opt(a, "all") != NULL);
+    }
+    json_decref(said);
+    policy_close(&l);
+    policy_history_free(&h);
+    return r;
+}
+
+/* ---- the action ---- */
+
+static int why_request(const struct br_cli_args *a, struct policy_out *o, struct br_err *err)
+{
+    struct policy_link l = {.open = false};
+    bool all = br_cli_opt(a, "all") != NULL;
+    json_t *said = NULL, *q = request(a, err);
+    int r = q ? policy_open_good(&l, a, NULL, err) : -(int)err->code;
+    if (r == 0)
+        r = policy_ask(&l, json_incref(q), &said, err);
+    json_decref(q);
+    if (r == 0 && br_cli_opt(a, "json")) {
+        json_object_set(said, "tableSha256", json_object_get(l.report, "sha256"));
+        policy_out_json(o, spell_out(json_incref(said), l.table, all));
+    } else if (r == 0) {
+        put_text(o, said, l.table, all);
+    }
+    json_decref(said);
+    policy_close(&l);
+    return r;
+}
+
 int policy_why(const struct br_cli_args *a)
 {
     struct br_err err = {.code = BR_OK};
-    struct policy_link l = {.open = false};
     struct policy_out o;
-    bool all = br_cli_opt(a, "all") != NULL;
-    json_t *said = NULL, *q = request(a, &err);
-    int code = q ? policy_open_good(&l, a, NULL, &err) : -(int)err.code;
-    if (code == 0)
-        code = policy_ask(&l, json_incref(q), &said, &err);
-    json_decref(q);
+    bool run = br_cli_opt(a, "run"), call = br_cli_opt(a, "call");
+    int r;
     policy_out_init(&o);
-    if (code < 0) {
-        code = br_cli_fail(&err);
-    } else if (br_cli_opt(a, "json")) {
-        json_object_set(said, "tableSha256", json_object_get(l.report, "sha256"));
-        policy_out_json(&o, spell_out(json_incref(said), l.table, all));
-    } else {
-        put_text(&o, said, l.table, all);
-    }
-    json_decref(said);
-    code = policy_out_end(&o, code);
-    policy_close(&l);
-    return code;
+    if (call && !run)
+        r = br_err_set(&err, BR_E_USAGE, "'--call' names a call of a run; say which with --run");
+    else if (run && (a->noperands > 1 || br_cli_opt(a, "shell")))
+        r = br_err_set(&err, BR_E_USAGE, "'--run' explains a recorded call; it takes no request");
+    else
+        r = run ? why_recorded(a, &o, &err) : why_request(a, &o, &err);
+    return policy_out_end(&o, r < 0 ? br_cli_fail(&err) : 0);
 }

@@ -99,9 +99,12 @@ _bridle() {
         --profile) _bridle_profiles ;;
         -t | --manifest) _bridle_files ;;
         --shell) : ;;
+        --run) : ;;
+        --call) : ;;
+        --last) : ;;
         *)
           case $cur in
-            -*) _bridle_words "--dir --policy --profile --manifest --shell --all --strict --json --help" ;;
+            -*) _bridle_words "--dir --policy --profile --manifest --shell --run --call --last --all --strict --json --help" ;;
             *) _bridle_files ;;
           esac
           ;;
