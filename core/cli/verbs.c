@@ -149,7 +149,7 @@ const struct br_cli_verb br_cli_verbs[] = {
             "  show [FILE]           print the compiled rules\n"
             "  why WHAT [SUBJECT]    decide, and print what every rule has to say; behind\n"
             "                        process.exec stands a command, word by word\n"
-            "  replay [RUN|FILE...]  decide recorded calls again, with the policy of --policy,\n"
+            "  replay [RUN|FILE...]  decide recorded calls again with the one of --policy,\n"
             "                        and print what would change\n"
             "Nothing is started, asked or recorded.",
         .opts = {OPT_DIR,
