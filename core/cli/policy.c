@@ -337,10 +337,9 @@ static const struct {
     br_cli_verb_fn *run;
     unsigned max; /* operands, its own name included */
 } actions[] = {
-    {"check", check, UINT32_MAX},
-    {"show", show, 2},
-    {"why", policy_why, UINT32_MAX},
-    {"replay", policy_replay, UINT32_MAX},
+    {"check", check, UINT32_MAX},    {"show", show, 2},
+    {"why", policy_why, UINT32_MAX}, {"replay", policy_replay, UINT32_MAX},
+    {"diff", policy_diff, 3},
 };
 
 bool br_cli_policy_words(char *const *operands, unsigned n)

@@ -114,5 +114,9 @@ const char *policy_source(const json_t *table, const json_t *rule);
 
 int policy_why(const struct br_cli_args *a);
 int policy_replay(const struct br_cli_args *a);
+int policy_diff(const struct br_cli_args *a);
+/* Append requests that a rule is about, each with "rule", its id; of a rule for every action those
+ * of each key of `actions` (policy_witness.c). */
+void policy_witnesses(json_t *list, const json_t *rule, const json_t *actions);
 
 #endif

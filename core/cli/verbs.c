@@ -143,15 +143,15 @@ const struct br_cli_verb br_cli_verbs[] = {
         .name = "policy",
         .synopsis = "[options] ACTION [WORD...]",
         .summary = "check, show and explain the policy, or try another one on the record",
-        .details =
-            "ACTION is one of\n"
-            "  check [FILE...]       compile, and print errors and warnings\n"
-            "  show [FILE]           print the compiled rules\n"
-            "  why WHAT [SUBJECT]    decide, and print what every rule has to say; behind\n"
-            "                        process.exec stands a command, word by word\n"
-            "  replay [RUN|FILE...]  decide recorded calls again with the one of --policy,\n"
-            "                        and print what would change\n"
-            "Nothing is started, asked or recorded.",
+        .details = "ACTION is one of\n"
+                   "  check [FILE...]       compile, and print errors and warnings\n"
+                   "  show [FILE]           print the compiled rules\n"
+                   "  why WHAT [SUBJECT]    decide, and print what every rule has to say; behind\n"
+                   "                        process.exec stands a command, word by word\n"
+                   "  replay [RUN|FILE...]  decide recorded calls again with the one of --policy,\n"
+                   "                        and print what would change\n"
+                   "  diff A B              what policy B newly allows, asks or denies\n"
+                   "Nothing is started, asked or recorded.",
         .opts = {OPT_DIR,
                  OPT_POLICY,
                  OPT_PROFILE,
@@ -161,7 +161,7 @@ const struct br_cli_verb br_cli_verbs[] = {
                  {"run", 0, "RUN", "why: explain a recorded decision of this run",
                   BR_COMPLETE_NONE},
                  {"call", 0, "ID", "why: about this call", BR_COMPLETE_NONE},
-                 {"last", 0, "N", "replay: only the N youngest runs", BR_COMPLETE_NONE},
+                 {"last", 0, "N", "replay, diff: only the N youngest runs", BR_COMPLETE_NONE},
                  {"all", 'a', NULL, "why: rules of other actions as well", BR_COMPLETE_NONE},
                  {"strict", 0, NULL, "check: a warning is an error", BR_COMPLETE_NONE},
                  OPT_JSON("print JSON")},

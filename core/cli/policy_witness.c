@@ -1,0 +1,158 @@
+/*
+ * Requests that a rule is about, made from the rule: each pattern with its wildcards filled in, in
+ * a few ways, so that a changed rule shows in `bridle policy diff` without any history. They are
+ * witnesses: what they show is so, what they do not show may still be. Nothing is matched here.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/policy_priv.h"
+
+#define VARIANTS 3u
+
+/* What stands for a wildcard: short and unlikely to be anybody's, nothing, or more than one part.
+ */
+static const struct {
+    const char *star, *dirs, *one;
+} fillings[VARIANTS] = {{"w", "w", "w"}, {"", "", "v"}, {"w.txt", "w/v", "w"}};
+
+/* Append the pattern with its wildcards filled; a "**" segment that is filled with nothing takes
+ * its '/' along. */
+static void fill(struct br_buf *b, const char *p, unsigned variant, bool path)
+{
+    for (; *p; p++) {
+        if (*p == '?') {
+            br_buf_printf(b, "%s", fillings[variant].one);
+        } else if (*p != '*') {
+            br_buf_put_u8(b, (uint8_t)*p);
+        } else if (path && p[1] == '*') {
+            p++;
+            br_buf_printf(b, "%s", fillings[variant].dirs);
+            if (!*fillings[variant].dirs && p[1] == '/')
+                p++;
+            else if (!*fillings[variant].dirs && !p[1] && b->len && b->data[b->len - 1] == '/')
+                b->len--;
+        } else {
+            br_buf_printf(b, "%s", fillings[variant].star);
+        }
+    }
+}
+
+static void add(json_t *list, json_t *request, const char *rule)
+{
+    json_object_set_new(request, "rule", json_string(rule));
+    json_array_append_new(list, request);
+}
+
+static void add_subject(json_t *list, const char *action, const char *subject, const char *rule)
+{
+    add(list, json_pack("{s:s, s:s*}", "action", action, "subject", subject), rule);
+}
+
+static void add_command(json_t *list, const char *line, const char *rule)
+{
+    json_t *argv = json_array();
+    char *copy = strdup(line), *save = NULL;
+    for (char *w = copy ? strtok_r(copy, " ", &save) : NULL; w; w = strtok_r(NULL, " ", &save))
+        json_array_append_new(argv, json_string(w));
+    free(copy);
+    if (json_array_size(argv))
+        add(list, json_pack("{s:s, s:O}", "action", "process.exec", "argv", argv), rule);
+    json_decref(argv);
+}
+
+static const char *first_text(const json_t *list, size_t i)
+{
+    const char *s = json_string_value(json_array_get(list, i % (json_array_size(list) + !list)));
+    return s ? s : "";
+}
+
+/* program, sub-command, one flag of each group, arguments. */
+static void add_program(json_t *list, const json_t *rule, const char *id)
+{
+    const json_t *c = json_object_get(rule, "command"), *group;
+    const json_t *programs = json_object_get(c, "program");
+    const char *const arguments[] = {"any", "every"};
+    size_t i;
+    for (size_t p = 0; p < json_array_size(programs); p++)
+        for (unsigned variant = 0; variant < VARIANTS; variant++) {
+            BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_SUBJECT_MAX);
+            br_buf_printf(&b, "%s", first_text(programs, p));
+            json_array_foreach(json_object_get(c, "words"), i, group)
+            {
+                br_buf_put_u8(&b, ' ');
+                fill(&b, first_text(group, variant), variant ? 0 : 2, false);
+            }
+            json_array_foreach(json_object_get(c, "flags"), i, group)
+                br_buf_printf(&b, " %s", first_text(group, variant));
+            for (size_t k = 0; k < 2; k++)
+                if (json_array_size(json_object_get(c, arguments[k]))) {
+                    br_buf_put_u8(&b, ' ');
+                    fill(&b, first_text(json_object_get(c, arguments[k]), variant), variant, false);
+                } else if (k == 0 && variant == 1) {
+                    br_buf_printf(&b, " w");
+                }
+            const char *line = br_buf_cstr(&b);
+            if (line)
+                add_command(list, line, id);
+        }
+}
+
+static void add_any(json_t *list, const char *action, const char *id)
+{
+    static const char *const commands[] = {"w", "w v", "sh -c w"};
+    static const char *const paths[] = {"w.txt", "w/v.c", "."}, *const others[] = {"w", "w/v"};
+    static const char *const hosts[] = {"w.example", "w.example:443"};
+    if (strcmp(action, "process.exec") == 0)
+        for (size_t i = 0; i < BR_ARRAY_LEN(commands); i++)
+            add_command(list, commands[i], id);
+    else if (strncmp(action, "fs.", 3) == 0)
+        for (size_t i = 0; i < BR_ARRAY_LEN(paths); i++)
+            add_subject(list, action, paths[i], id);
+    else if (strcmp(action, "network") == 0)
+        for (size_t i = 0; i < BR_ARRAY_LEN(hosts); i++)
+            add_subject(list, action, hosts[i], id);
+    else
+        for (size_t i = 0; i < BR_ARRAY_LEN(others); i++)
+            add_subject(list, action, others[i], id);
+    if (strcmp(action, "process.exec") != 0)
+        add_subject(list, action, NULL, id);
+}
+
+static void add_pattern(json_t *list, const json_t *rule, const char *action, const char *id)
+{
+    size_t n;
+    const char *match = view_str(rule, "match", &n), *pattern = view_str(rule, "pattern", &n);
+    if (strcmp(match, "any") == 0 || n == 0) {
+        add_any(list, action, id);
+        return;
+    }
+    if (strcmp(match, "program") == 0) {
+        if (strcmp(action, "process.exec") == 0)
+            add_program(list, rule, id);
+        return;
+    }
+    for (unsigned variant = 0; variant < VARIANTS; variant++) {
+        BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(2 * BR_SUBJECT_MAX);
+        fill(&b, pattern, variant, strcmp(match, "path") == 0);
+        const char *text = b.len ? br_buf_cstr(&b) : NULL;
+        if (text && strcmp(match, "command") == 0)
+            add_command(list, text, id);
+        else if (text)
+            add_subject(list, action, text, id);
+    }
+}
+
+void policy_witnesses(json_t *list, const json_t *rule, const json_t *actions)
+{
+    size_t i, n;
+    const char *action = view_str(rule, "action", &n), *id = view_str(rule, "id", &n), *name;
+    json_t *unused;
+    (void)i;
+    if (strcmp(action, "*") != 0) {
+        add_pattern(list, rule, action, id);
+        return;
+    }
+    json_object_foreach((json_t *)(uintptr_t)actions, name, unused)
+        add_pattern(list, rule, name, id);
+}
