@@ -10,7 +10,6 @@
 #include "script/argv.h"
 #include "session/session_priv.h"
 
-#define SCRIPT_TIMEOUT_US (5u * 1000000u)
 #define WORDS_MAX 4096u
 /* Words of a wrapper that are looked at as the beginning of what it runs. */
 #define WRAPPED_MAX 64u
@@ -250,13 +249,7 @@ static void decide_line(struct session *s, struct verdict *v, const char *line, 
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_out_blob(&o, line, strlen(line));
-    uint64_t id = session_expect(s, &s->scripted_reply);
-    int r = br_chan_send(&s->script, BR_MSG_SHELL, id, &o, NULL);
-    if (r == 0)
-        r = session_wait(s, &s->scripted_reply.done, SCRIPT_TIMEOUT_US, false);
-    if (r == 0)
-        r = s->scripted_reply.code;
-    if (r < 0 || decide_parsed(s, v, line, inner) < 0)
+    if (session_script(s, BR_MSG_SHELL, &o) < 0 || decide_parsed(s, v, line, inner) < 0)
         verdict_tighten(v, BR_EFFECT_DENY, "shell-parser", "kernel",
                         "the command could not be taken apart");
 }
@@ -293,16 +286,13 @@ static void decide_directory(struct session *s, struct verdict *v, const char *p
     verdict_tighten(v, d.effect, d.rule_id, d.source ? d.source : "default", why);
 }
 
-static int predicate_error(struct session *s, struct verdict *v, int code, const char *text)
+/* The policy failed, which session_script() has recorded; the call is denied. */
+static int policy_failed(struct session *s, struct verdict *v)
 {
-    verdict_tighten(v, BR_EFFECT_DENY, "policy-error", "operator", text);
-    add_vote(v, "operator", "policy-error", BR_EFFECT_DENY, text);
-    json_t *data = json_pack("{s:s, s:s}", "code", br_code_name(code), "message", text);
-    if (s->scripted_reply.text[0])
-        json_object_set_new(data, "file", json_string(s->scripted_reply.text));
-    if (s->scripted_reply.n1)
-        json_object_set_new(data, "line", json_integer((json_int_t)s->scripted_reply.n1));
-    return session_record(s, "bridle.policy.error", "kernel", data);
+    const char *why = s->scripted_reply.err.text;
+    verdict_tighten(v, BR_EFFECT_DENY, "policy-error", "operator", why);
+    add_vote(v, "operator", "policy-error", BR_EFFECT_DENY, why);
+    return s->audit_lost ? -BR_E_STORE_FAILED : 0;
 }
 
 /* The operator's predicates may tighten what the table said. */
@@ -324,25 +314,18 @@ static int consult_predicates(struct session *s, struct verdict *v, const char *
     json_decref(req);
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_out_blob(&o, text ? text : "", text ? strlen(text) : 0);
-    uint64_t id = session_expect(s, &s->scripted_reply);
-    struct br_err err = {.code = BR_OK};
-    int r = br_chan_send(&s->script, BR_MSG_PREDICATE, id, &o, &err);
-    if (r == 0)
-        r = session_wait(s, &s->scripted_reply.done, SCRIPT_TIMEOUT_US, false);
-    if (r < 0)
-        return predicate_error(s, v, r,
-                               r == -BR_E_TIMEOUT ? "the policy did not answer in time"
-                                                  : "the policy could not be asked");
-    if (s->scripted_reply.code < 0)
-        return predicate_error(s, v, s->scripted_reply.code, s->scripted_reply.err.text);
+    if (session_script(s, BR_MSG_PREDICATE, &o) < 0)
+        return policy_failed(s, v);
     struct br_rd rd;
     char rule[BR_NAME_MAX], reason[BR_ERR_TEXT_MAX];
     br_rd_init(&rd, s->scripted_reply.data.data, s->scripted_reply.data.len);
     uint8_t effect = br_rd_u8(&rd);
     br_rd_str(&rd, rule, sizeof(rule));
     br_rd_str(&rd, reason, sizeof(reason));
-    if (br_rd_done(&rd) < 0 || effect > BR_EFFECT_DENY)
-        return predicate_error(s, v, BR_E_POLICY_ERROR, "the policy gave no usable answer");
+    if (br_rd_done(&rd) < 0 || effect > BR_EFFECT_DENY) {
+        (void)session_script_failed(s, -BR_E_POLICY_ERROR, "the policy gave no usable answer");
+        return policy_failed(s, v);
+    }
     if (effect == BR_EFFECT_ASK || effect == BR_EFFECT_DENY) {
         add_vote(v, "operator", rule, (enum br_effect)effect, reason[0] ? reason : NULL);
         verdict_tighten(v, (enum br_effect)effect, rule, "operator", reason[0] ? reason : NULL);

@@ -91,6 +91,7 @@ struct session {
     int stop_code;
     struct br_err stop_err;
     bool audit_lost;
+    bool script_given_up; /* the policy's process left a question unanswered */
 
     struct reply audited, scripted_reply, adapted, launched, stopped, provided, inited;
     uint64_t next_id;
@@ -198,6 +199,18 @@ json_t *tools_describe(void);
 int tools_resolve(const char *name, json_t *args, struct effect *out, struct br_err *err);
 int tools_resolve_argv(char *const *argv, uint32_t argc, struct effect *out, struct br_err *err);
 void effect_free(struct effect *e);
+
+/* ---- script.c: asking the policy's process ---- */
+
+/*
+ * Ask a question (SHELL, PREDICATE) and wait for its answer. 0 with s->scripted_reply the answer;
+ * or a negative code, with s->scripted_reply.err saying why: a failure of the policy, which is
+ * recorded as bridle.policy.error by then, or the end of the run. Either counts as a denial.
+ */
+int session_script(struct session *s, unsigned type, struct br_out *question);
+/* The answer cannot be used (or, text NULL, is a failure that says why itself): record it. Returns
+ * `code`, or that of the record if that failed. */
+int session_script_failed(struct session *s, int code, const char *text);
 
 /* ---- decide.c: decision, ask ---- */
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -90,6 +91,36 @@ static int on_shell(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     return br_chan_send(c, BR_MSG_SHELL_PARSED, m->id, &o, err);
 }
 
+static int on_predicate(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct peers *p = ctx;
+    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(0);
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    if (br_msg_blob(m, BR_TOOL_JSON_MAX + BR_SUBJECT_MAX, &text, err) < 0)
+        _exit(1);
+    p->seen->asked++;
+    enum session_rig_predicate how = PREDICATE_ANSWERS;
+    if (memmem(text.data, text.len, "bad", 3))
+        how = p->o->predicate;
+    if (how == PREDICATE_SILENT)
+        return 0;
+    if (how == PREDICATE_DIES) {
+        (void)shutdown(c->fd, SHUT_RDWR);
+        return 0;
+    }
+    if (how == PREDICATE_FAILS) {
+        br_buf_put_u32(&o.buf, BR_E_POLICY_ERROR);
+        br_buf_put_str(&o.buf, "policy.lua:7: boo");
+        br_buf_put_str(&o.buf, "policy.lua");
+        br_buf_put_u32(&o.buf, 7);
+        return br_chan_send(c, BR_MSG_SCRIPT_FAILED, m->id, &o, err);
+    }
+    br_buf_put_u8(&o.buf, how == PREDICATE_GARBAGE ? 77 : BR_EFFECT_NONE);
+    br_buf_put_str(&o.buf, "");
+    br_buf_put_str(&o.buf, "");
+    return br_chan_send(c, BR_MSG_PREDICATE_VOTE, m->id, &o, err);
+}
+
 static int send_answer(struct peers *p)
 {
     BR_CLEANUP_OUT struct br_out answer = BR_OUT_INIT;
@@ -122,6 +153,16 @@ static int on_append(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     size_t at = strlen(p->seen->types);
     snprintf(p->seen->types + at, sizeof(p->seen->types) - at, "%s\n", type);
     p->seen->events++;
+    if (strcmp(type, "bridle.policy.error") == 0) {
+        char actor[64];
+        BR_CLEANUP_BUF struct br_buf data = BR_BUF_INIT(0);
+        br_rd_str(&m->rd, actor, sizeof(actor));
+        if (br_msg_blob(m, BR_EVENT_MAX, &data, err) < 0)
+            _exit(1);
+        at = strlen(p->seen->errors);
+        snprintf(p->seen->errors + at, sizeof(p->seen->errors) - at, "%.*s\n", (int)data.len,
+                 (const char *)data.data);
+    }
     if (p->o->compiled_again && strcmp(type, "bridle.notice") == 0) {
         (void)send_compiled(p, 9999, NULL);
         (void)usleep(50000); /* the session reads that one first */
@@ -173,6 +214,7 @@ static const struct br_msg_rule audit_rules[] = {
 static const struct br_msg_rule script_rules[] = {
     {BR_MSG_COMPILE, BR_PERMIT, 0, BR_MSG_MAX, 0, 3, on_compile},
     {BR_MSG_SHELL, BR_PERMIT, 0, BR_MSG_MAX, 0, 1, on_shell},
+    {BR_MSG_PREDICATE, BR_PERMIT, 0, BR_MSG_MAX, 0, 1, on_predicate},
 };
 
 static int on_end(struct br_chan *c, int code, void *ctx, struct br_err *err)

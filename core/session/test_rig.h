@@ -8,12 +8,23 @@
 
 #include "session/session_priv.h"
 
+/* What becomes of a predicate's question about a subject with "bad" in it; others have no opinion.
+ */
+enum session_rig_predicate {
+    PREDICATE_ANSWERS, /* no opinion either */
+    PREDICATE_FAILS,   /* with a file and a line */
+    PREDICATE_GARBAGE, /* an effect that does not exist */
+    PREDICATE_SILENT,
+    PREDICATE_DIES, /* the channel is closed */
+};
+
 struct session_rig_options {
     enum br_run_mode mode;
     const char *table;    /* decision table, as JSON; NULL: one that allows everything */
     unsigned warnings;    /* of the compiler */
     bool compiled_again;  /* the script sends COMPILED once more while a warning is recorded */
     bool answer_at_start; /* the client answers before anything was asked */
+    enum session_rig_predicate predicate;
     bool answer_flood; /* the client answers what nobody asked, and does not read what it is told */
 };
 
@@ -23,7 +34,9 @@ struct session_rig {
     struct session_rig_seen {
         char types[16384];   /* of the events, in order, one a line */
         char launched[4096]; /* allowed paths of SUP_LAUNCH, one a line */
+        char errors[4096];   /* the data of bridle.policy.error events, one a line */
         unsigned events;
+        unsigned asked; /* predicates */
     } * seen;
 };
 
