@@ -107,23 +107,35 @@ static bool is_tie(const char *key)
     return false;
 }
 
-/* "action=fs.read subject=src/a.lua", in at most `max` columns. */
+/* Names that say most, and are said first. */
+static bool is_told_first(const char *key)
+{
+    static const char *const first[] = {"effect", "decision", "status", "ok",   "tool",
+                                        "action", "phase",    "code",   "final"};
+    for (size_t i = 0; i < BR_ARRAY_LEN(first); i++)
+        if (strcmp(first[i], key) == 0)
+            return true;
+    return false;
+}
+
+/* "effect=allow action=fs.read subject=src/a.lua", in at most `max` columns. */
 static void put_summary(struct br_cli_view *v, const json_t *data, unsigned max)
 {
     BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(4 * BR_EVENT_MAX);
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)data, key, value)
-    {
-        if (is_tie(key) || b.len > 8u * max)
-            continue;
-        char *text = json_is_string(value) ? strdup(json_string_value(value))
-                                           : json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-        br_buf_printf(&b, "%s%s=", b.len ? " " : "", key);
-        if (text)
-            br_buf_put(&b, text, strlen(text));
-        free(text);
-    }
+    for (int pass = 0; pass < 2; pass++)
+        json_object_foreach((json_t *)(uintptr_t)data, key, value)
+        {
+            if (is_tie(key) || is_told_first(key) != (pass == 0) || b.len > 8u * max)
+                continue;
+            char *text = json_is_string(value) ? strdup(json_string_value(value))
+                                               : json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+            br_buf_printf(&b, "%s%s=", b.len ? " " : "", key);
+            if (text)
+                br_buf_put(&b, text, strlen(text));
+            free(text);
+        }
     br_cli_put_line(&v->out, b.len ? (char *)b.data : "", b.len, max);
 }
 

@@ -279,11 +279,11 @@ void e2e_result_free(struct e2e_result *r)
 
 void e2e_run(struct e2e *t, struct e2e_result *r, const char *arg0, ...)
 {
-    char *argv[64] = {(char *)arg0};
+    char *argv[160] = {(char *)arg0};
     int n = 1;
     va_list ap;
     va_start(ap, arg0);
-    while (n < 63 && (argv[n] = va_arg(ap, char *)))
+    while (n < 159 && (argv[n] = va_arg(ap, char *)))
         n++;
     va_end(ap);
     e2e_wait(t, e2e_spawn(t, argv, NULL), 60, r);

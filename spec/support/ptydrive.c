@@ -5,9 +5,10 @@
  *
  * Each -e waits until EXPECT has appeared in the output that came after the previous step, then
  * does ACTION: "send:TEXT" types TEXT and Enter, "raw:TEXT" types TEXT without Enter, "eof" types
- * Ctrl-D, "int" types Ctrl-C, "run:COMMAND" runs a shell command. Everything that the program wrote
- * goes to stdout. Exit status: the program's (128 + n for a signal), 124 if the time ran out,
- * 125 if a step was never reached.
+ * Ctrl-D, "int" types Ctrl-C, "tab" a tab, "resize:COLUMNS" makes the terminal so wide and tells
+ * the program, "run:COMMAND" runs a shell command. Everything that the program wrote goes to
+ * stdout. Exit status: the program's (128 + n for a signal), 124 if the time ran out, 125 if a step
+ * was never reached.
  */
 #include <errno.h>
 #include <poll.h>
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -53,6 +55,12 @@ static int act(int fd, const char *action)
         return type(fd, "\x04");
     if (strcmp(action, "int") == 0)
         return type(fd, "\x03");
+    if (strcmp(action, "tab") == 0)
+        return type(fd, "\t");
+    if (strncmp(action, "resize:", 7) == 0) {
+        struct winsize ws = {.ws_row = 24, .ws_col = (unsigned short)atoi(action + 7)};
+        return ioctl(fd, TIOCSWINSZ, &ws);
+    }
     if (strncmp(action, "run:", 4) == 0)
         return system(action + 4) == 0 ? 0 : -1;
     fprintf(stderr, "ptydrive: unknown action '%s'\n", action);
