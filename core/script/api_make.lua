@@ -408,6 +408,7 @@ elseif verb == "check" then
   local stale = {}
   for name, text in pairs(committed()) do
     if read(name) ~= text then stale[#stale + 1] = name end
+    if name:find("%.lua$") then assert(load(text, "=" .. name, "t")) end
   end
   table.sort(stale)
   if #stale > 0 then

@@ -193,6 +193,56 @@ static void test_attacks(void **state)
     assert_int_equal(rig_stop(&g), 0);
 }
 
+/* A policy whose predicate does it, when the subject is "bad". */
+static bool vote_one(struct rig *g, const struct attack *a)
+{
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(1 << 20);
+    if (!a->text || strcmp(a->name, "bytecode") == 0)
+        return true; /* such a text cannot be a part of another */
+    br_buf_printf(&b,
+                  HEAD "local function attack(request) %s\nend\n"
+                       "return policy.bundle { api = 1, name = 'x', rules = {}, check = "
+                       "function(request) if request.subject == 'bad' then return attack(request) "
+                       "end return 'ask', 'well' end }\n",
+                  a->text);
+    rig_start(g, BR_SCRIPT_POLICY);
+    rig_compile_n(g, b.data, b.len, NULL, 0, false);
+    bool ok = g->a.type == BR_MSG_COMPILED;
+    if (ok) {
+        rig_predicate(g, "{\"action\":\"fs.read\",\"subject\":\"bad\",\"callId\":\"c\"}");
+        /* a typed refusal; or the attack came to nothing, and what it returned is no opinion */
+        bool refused = g->a.type == BR_MSG_SCRIPT_FAILED && g->a.code == BR_E_POLICY_ERROR;
+        ok = a->says ? refused : refused || g->a.type == BR_MSG_PREDICATE_VOTE;
+        if (g->a.type == BR_MSG_PREDICATE_VOTE && g->a.flag == BR_EFFECT_NONE)
+            /* of its own function, that is; and decode() gives nil and a message */
+            ok = strcmp(a->name, "environment replaced") == 0 || strcmp(a->name, "json bomb") == 0;
+    }
+    if (!ok)
+        print_error("'%s' in a predicate: answer 0x%x: %s\n", a->name, g->a.type, g->a.text);
+    /* the next question is answered as ever */
+    rig_predicate(g, "{\"action\":\"fs.read\",\"subject\":\"good\",\"callId\":\"c\"}");
+    if (g->a.type != BR_MSG_PREDICATE_VOTE || g->a.flag != BR_EFFECT_ASK) {
+        print_error("'%s': later: answer 0x%x: %s\n", a->name, g->a.type, g->a.text);
+        ok = false;
+    }
+    if (g->a.type == 1)
+        rig_ended(g, 20000);
+    else
+        (void)rig_stop(g);
+    return ok;
+}
+
+/* The same attacks in the middle of a session, when the operator's text is asked for its vote. */
+static void test_attacks_in_a_vote(void **state)
+{
+    (void)state;
+    struct rig g;
+    unsigned failed = 0;
+    for (size_t i = 0; i < BR_ARRAY_LEN(attacks); i++)
+        failed += !vote_one(&g, &attacks[i]);
+    assert_int_equal(failed, 0);
+}
+
 /* A peer that goes away ends a program, also one that is busy: its own timer does. */
 static void test_peer_goes(void **state)
 {
@@ -200,6 +250,8 @@ static void test_peer_goes(void **state)
     struct rig g;
     rig_start(&g, BR_SCRIPT_POLICY);
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_str(&o.buf, ""); /* profile */
+    br_buf_put_str(&o.buf, "");
     br_buf_put_str(&o.buf, "policy.lua");
     br_out_blob(&o, "while true do end", 17);
     br_buf_put_str(&o.buf, "");
@@ -209,6 +261,7 @@ static void test_peer_goes(void **state)
     br_buf_put_u32(&o.buf, 0);
     assert_int_equal(br_chan_send(&g.peer, BR_MSG_COMPILE, 7, &o, NULL), 0);
     usleep(100000);
+    assert_int_equal(waitpid(g.pid, NULL, WNOHANG), 0); /* it is busy */
     br_chan_close(&g.peer);
     br_chan_close(&g.sup);
     rig_ended(&g, 60000);
@@ -286,9 +339,8 @@ static void test_role(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attacks),
-        cmocka_unit_test(test_peer_goes),
-        cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_attacks),   cmocka_unit_test(test_attacks_in_a_vote),
+        cmocka_unit_test(test_peer_goes), cmocka_unit_test(test_killed),
         cmocka_unit_test(test_role),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
