@@ -112,6 +112,8 @@ static int eval(struct repl *r, const char *chunk, uint32_t line, const char *co
 /* Say why it failed; a verb that has said it itself leaves no text. */
 static void complain(struct repl *r, struct br_err *err)
 {
+    if (repl_interrupted && r->interactive) /* behind the "^C" that the terminal shows */
+        br_cli_term_write(&r->term, "\n", 1);
     if (err->text[0] && !r->term.broken)
         (void)br_cli_fail(err);
 }

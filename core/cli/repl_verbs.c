@@ -28,6 +28,15 @@ void repl_say_left_out(struct repl *r, const struct repl_query *q, const struct 
     (void)br_write_all(STDERR_FILENO, b.data, b.len);
 }
 
+static void put_json(struct repl *r, const char *line, size_t n)
+{
+    if (r->term.tty_out)
+        br_cli_put_json_safe(&r->view.out, line, n);
+    else
+        br_buf_put(&r->view.out, line, n);
+    br_buf_put_u8(&r->view.out, '\n');
+}
+
 static int print_data(struct repl *r, const struct repl_query *q, const struct repl_data *d,
                       struct br_err *err)
 {
@@ -37,11 +46,7 @@ static int print_data(struct repl *r, const struct repl_query *q, const struct r
         const char *nl = memchr(line, '\n', d->lines.len - at);
         size_t n = (size_t)(nl - line);
         if (r->json) {
-            if (r->term.tty_out)
-                br_cli_put_json_safe(&r->view.out, line, n);
-            else
-                br_buf_put(&r->view.out, line, n);
-            br_buf_put_u8(&r->view.out, '\n');
+            put_json(r, line, n);
         } else {
             json_t *v = json_loadb(line, n, JSON_DECODE_ANY, NULL);
             if (!v)
@@ -141,12 +146,10 @@ static int why_recorded(struct repl *r, const char *id, const char *call, struct
         json_t *v = json_loadb(line, n, 0, NULL);
         if (v && is_about(v, call)) {
             found++;
-            if (r->json) {
-                br_buf_put(&r->view.out, line, n);
-                br_buf_put_u8(&r->view.out, '\n');
-            } else {
+            if (r->json)
+                put_json(r, line, n);
+            else
                 repl_print_why(r, v);
-            }
             repl_flush(r);
         }
         json_decref(v);

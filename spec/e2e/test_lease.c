@@ -77,6 +77,15 @@ static void test_disks(void **state)
     e2e_close(&t);
 }
 
+/* What 'bridle repl' says of a line. */
+static void look(struct e2e *t, const char *code, const char *said)
+{
+    struct e2e_result r;
+    e2e_run(t, &r, "bridle", "repl", "-e", code, NULL);
+    e2e_expect(&r, 0, said);
+    e2e_result_free(&r);
+}
+
 /* One disk, one run: who comes second is told which disk it is, with a code of its own. */
 static void test_in_use(void **state)
 {
@@ -102,11 +111,20 @@ static void test_in_use(void **state)
     second.activated = true;
     run(&second, 1, "the state lease 'notes' is in use by another run", "touch", "/state/f", NULL);
     run(&second, 1, "(IN_USE)", "touch", "/state/f", NULL);
+    look(&second, "lease('notes')[1].inUse", "true\n");
+    look(&second, "leases", "state-notes.img");
+    look(&second, "filter(sessions, function(s) return s.status == 'running' end)[1].runId",
+         "\"run_");
+    look(&second, "lease('notes')[1].kind, lease(sessions[1].runId)[1].kind",
+         "\"state\"\n\"ext4\"\n");
+    look(&second, "map(lease(sessions[1].runId), function(l) return l.lease end)",
+         "{ \"workspace\", \"state\" }");
     assert_int_equal(kill(holder, SIGTERM), 0);
     e2e_wait(&t, holder, 30, &r);
     assert_true(r.status > 0); /* canceled */
     e2e_result_free(&r);
     run(&second, 0, NULL, "touch", "/state/f", NULL);
+    look(&second, "lease('notes')[1].inUse", "false\n");
     e2e_expect_clean(&t);
     e2e_close(&second);
     e2e_close(&t);
