@@ -4,6 +4,7 @@
  *
  *   EVENT json | ROW skip | ASK id | RESOLVED json-with-@DECISION@-and-@ACTOR@ | SLEEP ms
  *   WAIT (for a cancel) | REPORT json | DIE | END code exit text
+ *   TABLE json (report and table with it) | SAID json (once the client has asked)
  *
  * What it receives is appended to the file $BRIDLE_FAKE_LOG. CTL_SHOW and CTL_DOCTOR have fixed
  * answers. Never installed.
@@ -63,7 +64,21 @@ static int on_cancel(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     return 0;
 }
 
+static int on_policy_ask(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct br_buf blob;
+    (void)c;
+    (void)ctx;
+    br_require(br_msg_blob(m, BR_EVENT_MAX, &blob, err) == 0);
+    note("POLICY_ASK %s", br_buf_cstr(&blob));
+    br_buf_free(&blob);
+    answered = true;
+    br_loop_stop(loop);
+    return 0;
+}
+
 static const struct br_msg_rule session_rules[] = {
+    {BR_MSG_POLICY_ASK, BR_PERMIT, 1, BR_MSG_MAX, 0, 1, on_policy_ask},
     {BR_MSG_ANSWER, BR_PERMIT, 1, 4096, 0, 0, on_answer},
     {BR_MSG_CANCEL, BR_PERMIT, 0, 0, 0, 0, on_cancel},
 };
@@ -147,6 +162,18 @@ static void report(const char *text)
     (void)br_chan_send(&session, BR_MSG_REPORT, 0, &o, NULL);
 }
 
+static void said(const char *text, bool table)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    answered = false;
+    if (!table)
+        serve(&answered, 0);
+    br_out_blob(&o, text, strlen(text));
+    if (table)
+        br_out_blob(&o, text, strlen(text));
+    (void)br_chan_send(&session, table ? BR_MSG_POLICY_TABLE : BR_MSG_POLICY_SAID, 0, &o, NULL);
+}
+
 /* One line; true when the play is over. */
 static bool play_line(char *line)
 {
@@ -176,6 +203,10 @@ static bool play_line(char *line)
         } while (!never);
     } else if (strncmp(line, "REPORT ", 7) == 0) {
         report(line + 7);
+    } else if (strncmp(line, "TABLE ", 6) == 0) {
+        said(line + 6, true);
+    } else if (strncmp(line, "SAID ", 5) == 0) {
+        said(line + 5, false);
     } else if (strcmp(line, "DIE") == 0) {
         _exit(3);
     } else if (sscanf(line, "END %u %u %n", &code, &exit_code, &at) == 2) {

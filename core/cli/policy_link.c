@@ -17,6 +17,7 @@ static int on_table(void *ctx, const struct br_buf *report, const struct br_buf 
 {
     struct policy_link *l = ctx;
     l->report = parse(report);
+    l->bad = !json_is_object(l->report);
     if (table->len) {
         br_buf_init(&l->raw, BR_TABLE_MAX);
         br_buf_put(&l->raw, table->data, table->len);
@@ -31,6 +32,7 @@ static int on_said(void *ctx, const struct br_buf *answer)
     struct policy_link *l = ctx;
     json_decref(l->said);
     l->said = parse(answer);
+    l->bad = !json_is_object(l->said);
     br_loop_stop(l->c.loop);
     return 0;
 }
@@ -42,13 +44,15 @@ static int wait_for(struct policy_link *l, json_t **what, struct br_err *err)
 {
     struct br_err local = {.code = BR_OK};
     struct br_cli_client *c = &l->c;
-    while (!*what && !c->done) {
+    while (!*what && !l->bad && !c->done) {
         int r = br_loop_run(c->loop, &c->done, &local);
         if (r < 0) {
             *err = c->broken.code ? c->broken : local;
             return err->code ? r : br_err_set(err, BR_E_PROGRAM_DIED, "'bridled' has gone");
         }
     }
+    if (l->bad)
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "the session sent an answer that is none");
     if (*what)
         return 0;
     if (c->killed || c->nsignals)
@@ -104,9 +108,9 @@ static int exchange(struct policy_link *l, enum br_msg_type type, const char *te
     json_decref(l->said);
     l->said = NULL;
     br_out_blob(&o, text, n);
-    int r = l->c.session.fd < 0 ? br_err_set(err, BR_E_PEER_GONE, "the session has gone")
+    int r = l->c.session.fd < 0 ? -BR_E_PEER_GONE
                                 : br_chan_send(&l->c.session, type, ++l->next_id, &o, err);
-    if (r == 0)
+    if (r == 0 || r == -BR_E_PEER_GONE) /* then how it ended says more */
         r = wait_for(l, &l->said, err);
     if (r < 0)
         return r;
@@ -137,7 +141,7 @@ void policy_close(struct policy_link *l)
 {
     if (l->open) {
         br_chan_close(&l->c.session);
-        if (l->c.loop && l->c.pid > 0)
+        if (l->c.loop && l->c.ctl.fd >= 0 && !l->c.done) /* let it end by itself */
             (void)br_cli_client_wait(&l->c, NULL);
         br_cli_client_close(&l->c);
     }

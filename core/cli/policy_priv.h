@@ -12,6 +12,7 @@ struct policy_link {
     struct br_cli_client c;
     struct br_cli_documents d;
     bool open;
+    bool bad;          /* something arrived that is no answer */
     json_t *report;    /* {ok, warnings, error?, sha256?, rules?} */
     json_t *table;     /* as parsed; NULL if it did not compile */
     struct br_buf raw; /* its bytes */

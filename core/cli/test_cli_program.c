@@ -633,6 +633,80 @@ static void test_doctor(void **state)
     unsetenv("BRIDLE_FAKE_HEALTHY");
 }
 
+/* ---- bridle policy --------------------------------------------------------------------------- */
+
+#define ONE_TABLE                                                                                  \
+    "TABLE {\"ok\":true,\"warnings\":[],\"sources\":[{\"kind\":\"operator\",\"name\":\"o\"}],"     \
+    "\"rules\":[{\"id\":\"operator:a\\u001b[31m\",\"source\":0,\"action\":\"fs.read\",\"match\":"  \
+    "\"path\",\"pattern\":\"p\\u009b1m\",\"effect\":\"deny\",\"file\":\"f\\u0007\",\"line\":7}]}"  \
+    "\n"
+
+static int policy_with(const char *play, const char *action, const char *json)
+{
+    char *const argv[] = {(char *)"bridle", (char *)"policy",          (char *)"-t",
+                          (char *)"play",   (char *)(uintptr_t)action, (char *)"fs.read",
+                          (char *)"a",      (char *)(uintptr_t)json,   NULL};
+    char *const shorter[] = {
+        (char *)"bridle",          (char *)"policy",        (char *)"-t", (char *)"play",
+        (char *)(uintptr_t)action, (char *)(uintptr_t)json, NULL};
+    write_play(play);
+    start_pty(strcmp(action, "why") == 0 ? argv : shorter);
+    return finish();
+}
+
+/* What a rule, a reason or an error says reaches the terminal as text. */
+static void test_policy_shows_text_only(void **state)
+{
+    (void)state;
+    static const char said[] =
+        ONE_TABLE "SAID {\"action\":\"fs.read\",\"subject\":\"a\\u001b[2J\",\"effect\":\"deny\","
+                  "\"ruleId\":\"r\\u001bc\",\"source\":\"operator\",\"reason\":\"\\u0007why\","
+                  "\"votes\":[{\"source\":\"kernel\",\"ruleId\":\"k\\u001b\",\"effect\":\"ask\"}],"
+                  "\"trace\":[{\"action\":\"fs.read\",\"subject\":\"a\\u001b\",\"votes\":[],"
+                  "\"rules\":\"m\"}]}\nEND 0 0 \n";
+    setenv("NO_COLOR", "1", 1);
+    assert_int_equal(policy_with(said, "why", NULL), 0);
+    assert_non_null(strstr(out_text, "matches"));
+    assert_null(strpbrk(out_text, "\033\007"));
+    assert_non_null(strstr(log_text(), "POLICY_ASK {"));
+    assert_int_equal(policy_with(said, "why", "--json"), 0);
+    assert_null(strpbrk(out_text, "\033\007"));
+    assert_int_equal(policy_with(ONE_TABLE "END 0 0 \n", "show", NULL), 0);
+    assert_non_null(strstr(out_text, "operator:a"));
+    assert_null(strpbrk(out_text, "\033\007"));
+    assert_int_equal(policy_with("TABLE {\"ok\":false,\"warnings\":[],\"error\":{\"code\":"
+                                 "\"INVALID_POLICY\",\"message\":\"p:3: \\u001b[31mx\",\"file\":"
+                                 "\"p\\u0007\",\"line\":3}}\nEND 9 5 \n",
+                                 "check", NULL),
+                     5);
+    assert_non_null(strstr(out_text, ":3: INVALID_POLICY: "));
+    assert_null(strpbrk(out_text, "\033\007"));
+    unsetenv("NO_COLOR");
+}
+
+/* Whatever becomes of the other side, the client ends and says so. */
+static void test_policy_without_an_answer(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *play, *says;
+    } rows[] = {
+        {"DIE\n", "has gone"},
+        {ONE_TABLE "SLEEP 50\nDIE\n", "has gone"},
+        {"TABLE 7\nEND 0 0 \n", "an answer that is none"},
+        {ONE_TABLE "SAID {\nEND 0 0 \n", "an answer that is none"},
+        {ONE_TABLE "SAID []\nEND 0 0 \n", "an answer that is none"},
+        {ONE_TABLE "SAID {\"error\":{\"message\":\"not so\"}}\nEND 0 0 \n", "not so"},
+        {"END 9 5 it did not compile\n", "it did not compile"},
+        {ONE_TABLE "END 7 1 it is over\n", "it is over"},
+    };
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        assert_int_not_equal(policy_with(rows[i].play, "why", NULL), 0);
+        if (!strstr(out_text, rows[i].says))
+            fail_msg("play %zu: no '%s' in: %s", i, rows[i].says, out_text);
+    }
+}
+
 static void test_nothing_starts_on_bad_input(void **state)
 {
     (void)state;
@@ -649,6 +723,17 @@ static void test_nothing_starts_on_bad_input(void **state)
         {{"run", "-p", "/dev/zero", "x"}, 5},
         {{"exec", "play"}, 2},
         {{"validate", "missing"}, 3},
+        {{"policy"}, 2},
+        {{"policy", "frobnicate"}, 2},
+        {{"policy", "check", "missing"}, 3},
+        {{"policy", "show", "a", "b"}, 2},
+        {{"policy", "why"}, 2},
+        {{"policy", "why", "process.exec"}, 2},
+        {{"policy", "why", "--call", "c"}, 2},
+        {{"policy", "replay", "last"}, 2},
+        {{"policy", "replay", "-p", "x", "missing.json"}, 3},
+        {{"policy", "diff", "a"}, 2},
+        {{"policy", "diff", "a", "b"}, 3},
         {{"frobnicate"}, 2},
         {{"help", "frobnicate"}, 2},
     };
@@ -689,6 +774,8 @@ int main(void)
         cmocka_unit_test(test_full_output),
         cmocka_unit_test(test_full_output_of_a_command),
         cmocka_unit_test(test_doctor),
+        cmocka_unit_test(test_policy_shows_text_only),
+        cmocka_unit_test(test_policy_without_an_answer),
         cmocka_unit_test(test_nothing_starts_on_bad_input),
     };
     return cmocka_run_group_tests(tests, setup_group, teardown_group);
