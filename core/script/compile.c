@@ -362,6 +362,7 @@ struct vote {
     json_t *request; /* taken by the call */
     enum br_effect effect;
     struct br_buf *reason;
+    char *id; /* BR_NAME_MAX */
 };
 
 static int run_vote(lua_State *L)
@@ -370,11 +371,13 @@ static int run_vote(lua_State *L)
     push_member(L, "bridle.policy", "vote");
     lua_rawgetp(L, LUA_REGISTRYINDEX, &bundle_key);
     br_script_json_push(L, &v->request);
-    lua_call(L, 2, 2);
-    if (lua_isnil(L, -2)) {
+    lua_call(L, 2, 3);
+    if (lua_isnil(L, -3)) {
         v->effect = BR_EFFECT_NONE;
         return 0;
     }
+    snprintf(v->id, BR_NAME_MAX, "operator:%s", lua_tostring(L, -1));
+    lua_pop(L, 1);
     v->effect = strcmp(lua_tostring(L, -2), "ask") == 0 ? BR_EFFECT_ASK : BR_EFFECT_DENY;
     size_t n = 0;
     const char *text = lua_tolstring(L, -1, &n);
@@ -385,9 +388,10 @@ static int run_vote(lua_State *L)
 }
 
 int br_compile_vote(struct br_script *s, const void *request, size_t n, enum br_effect *effect,
-                    struct br_buf *reason, struct br_err *err)
+                    char id[BR_NAME_MAX], struct br_buf *reason, struct br_err *err)
 {
-    struct vote v = {.reason = reason};
+    struct vote v = {.reason = reason, .id = id};
+    id[0] = 0;
     *effect = BR_EFFECT_DENY; /* until the predicate has said something else */
     s->error_line = 0;
     int r = br_script_json_parse(request, n, BR_JSON_NODES_MAX, &v.request, NULL, err);

@@ -219,9 +219,9 @@ void br_compile_out_free(struct br_compile_out *o);
  * profile and manifest in a state of its own. */
 int br_compile(struct br_script *s, const struct br_compile_in *in, struct br_compile_out *out,
                struct br_err *err);
-/* Run the bundle's predicate. *effect is none, ask or deny. */
+/* Run the bundle's predicates. *effect is none, ask or deny, and `id` the one that said so. */
 int br_compile_vote(struct br_script *s, const void *request, size_t n, enum br_effect *effect,
-                    struct br_buf *reason, struct br_err *err);
+                    char id[BR_NAME_MAX], struct br_buf *reason, struct br_err *err);
 /* Evaluate a configuration; `out` receives it as JSON. */
 int br_compile_config(struct br_script *s, const char *path, const void *text, size_t n,
                       json_t **out, struct br_err *err);

@@ -145,11 +145,12 @@ static int on_predicate(struct br_chan *c, struct br_msg *m, void *ctx, struct b
         return r;
     enum br_effect effect = BR_EFFECT_DENY;
     struct br_err why = {.code = BR_OK};
-    if (br_compile_vote(s->script, request.data, request.len, &effect, &reason, &why) < 0)
+    char rule[BR_NAME_MAX];
+    if (br_compile_vote(s->script, request.data, request.len, &effect, rule, &reason, &why) < 0)
         return br_serve_fail(c, m->id, &why, s->script->chunk, s->script->error_line, err);
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_buf_put_u8(&o.buf, (uint8_t)effect);
-    br_buf_put_str(&o.buf, effect == BR_EFFECT_NONE ? "" : "operator:check");
+    br_buf_put_str(&o.buf, effect == BR_EFFECT_NONE ? "" : rule);
     br_buf_put_lstr(&o.buf, reason.data, reason.len);
     return br_chan_send(c, BR_MSG_PREDICATE_VOTE, m->id, &o, err);
 }

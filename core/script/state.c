@@ -358,12 +358,40 @@ static int host_where(lua_State *L)
     return 2;
 }
 
+#define BUNDLES "policy."
+
+/* bundles(): the names of the shipped bundles. */
+static int host_bundles(lua_State *L)
+{
+    lua_newtable(L);
+    for (unsigned i = 0, n = 0; i < br_script_nmodules; i++) {
+        if (strncmp(br_script_modules[i].name, BUNDLES, strlen(BUNDLES)) != 0)
+            continue;
+        lua_pushstring(L, br_script_modules[i].name + strlen(BUNDLES));
+        lua_rawseti(L, -2, ++n);
+    }
+    return 1;
+}
+
+/* bundle(name): what a shipped file returns; it runs once a state. */
+static int host_bundle(lua_State *L)
+{
+    lua_pushcfunction(L, script_require);
+    lua_pushfstring(L, BUNDLES "%s", luaL_checkstring(L, 1));
+    lua_call(L, 1, 1);
+    return 1;
+}
+
 static int open_state(lua_State *L)
 {
     lua_newtable(L);
     lua_newtable(L);
     lua_pushcfunction(L, host_where);
     lua_setfield(L, -2, "where");
+    lua_pushcfunction(L, host_bundles);
+    lua_setfield(L, -2, "bundles");
+    lua_pushcfunction(L, host_bundle);
+    lua_setfield(L, -2, "bundle");
     br_script_lock(L, "bridle.host");
     lua_setfield(L, -2, "bridle.host");
     br_script_open_env(L, script_require);

@@ -5,13 +5,14 @@
 local json = require "json"
 local manifest = require "bridle.manifest"
 local pattern = require "bridle.pattern"
+local programs = require "bridle.programs"
 local schema = require "bridle.schema"
 
 local compile = {}
 
 local EFFECTS = { "allow", "ask", "deny" }
 local RULE = { id = true, effect = true, actions = true, match = true, patterns = true, reason = true,
-  file = true, line = true }
+  file = true, line = true, when = true, commands = true, accepted = true, bundle = true }
 local RULES_MAX = 10000
 local ID_MAX = 255
 
@@ -27,24 +28,86 @@ local function namer()
   end
 end
 
+--- The part of a command that one program makes.
+local function command_of(c, program)
+  return { program = program, words = #c.words > 0 and json.array(c.words) or nil,
+    flags = c.flags, without = c.without, arguments = c.arguments }
+end
+
+--- Conditions of the table. An environment that an allow names is all that it lives with.
+local function conditions_of(list)
+  local out, index = json.array({}), {}
+  local function add(key, when)
+    if not index[key] then
+      out[#out + 1] = when
+      index[key] = #out - 1
+    end
+    return index[key]
+  end
+  return out, function(whens, effect)
+    if not whens then return nil end
+    local indices = json.array({})
+    for i, k in ipairs(whens) do
+      local when = list[k]
+      if when.env and effect == "allow" then
+        indices[i] = add(-k, { tool = when.tool, model = when.model, env_only = when.env,
+          time = when.time, budget = when.budget })
+      else
+        indices[i] = add(k, when)
+      end
+    end
+    return indices
+  end
+end
+
+--- The programs that rules speak of, with what is known of them and what the bundle adds.
+local function programs_of(own, used)
+  local out = json.array({})
+  for _, name in ipairs(schema.keys(used)) do
+    local known, added, merged = rawget(programs, name), own[name], nil
+    for _, source in ipairs { known or {}, added or {} } do
+      merged = merged or { name = name }
+      for key, value in pairs(source) do
+        if key == "anywhere" then
+          merged.anywhere = value
+        else
+          merged[key] = merged[key] or json.array({})
+          for _, text in ipairs(value) do merged[key][#merged[key] + 1] = text end
+        end
+      end
+    end
+    if known or added then out[#out + 1] = merged end
+  end
+  return out
+end
+
 --- Rules of profile or operator, spread to one action and one pattern each.
-local function spread(source, kind, list, out, name)
+local function spread(source, kind, list, out, name, when_of, used)
   for _, rule in ipairs(list) do
     for key in pairs(rule) do
       if not RULE[key] then schema.fail("rule", ("'%s' is not a key of a rule"):format(key)) end
     end
     schema.word(rule.effect, "rule.effect", EFFECTS)
     schema.text(rule.id, "rule.id", 64)
+    local patterns = rule.match == "any" and { "" } or rule.patterns
+    local when, commands = when_of(rule.when, rule.effect), rule.commands or {}
+    local id, match, effect, reason = kind .. ":" .. rule.id, rule.match, rule.effect, rule.reason
+    local file, line = rule.file, rule.line
     for _, action in ipairs(schema.list(rule.actions, "rule.actions", 1, 64)) do
-      local patterns = rule.match == "any" and { "" }
-        or schema.list(rule.patterns, "rule.patterns", 1, RULES_MAX)
       for _, p in ipairs(patterns) do
-        if rule.match ~= "any" and pattern.problem(rule.match, p) then
+        if match ~= "any" and pattern.problem(match, p) then
           schema.fail("rule.patterns", ("the pattern of rule '%s' is refused"):format(rule.id))
         end
-        out[#out + 1] = { id = name(kind .. ":" .. rule.id), source = source, action = action,
-          match = rule.match, pattern = p, effect = rule.effect, reason = rule.reason,
-          file = rule.file, line = rule.line }
+        out[#out + 1] = { id = name(id), source = source, action = action, match = match, pattern = p,
+          effect = effect, reason = reason, file = file, line = line, when = when }
+      end
+      for _, c in ipairs(commands) do
+        for _, program in ipairs(c.programs) do
+          used[program:match("[^/]*$")] = true
+          out[#out + 1] = { id = name(id), source = source, action = action, match = "program",
+            pattern = c.shown, command = command_of(c, program), effect = effect, reason = reason,
+            file = file, line = line, when = when }
+        end
       end
     end
   end
@@ -72,8 +135,10 @@ local function build(input, warn)
     { kind = "manifest", name = m.id },
   })
   local rules, fallbacks, name = json.array({}), json.array({}), namer()
-  spread(0, "profile", input.profile.rules, rules, name)
-  spread(1, "operator", input.policy.rules, rules, name)
+  local conditions, when_of = conditions_of(input.policy.conditions or {})
+  local used = {}
+  spread(0, "profile", input.profile.rules, rules, name, when_of, used)
+  spread(1, "operator", input.policy.rules, rules, name, when_of, used)
   local from, unmatched = manifest.rules(m, input.in_workspace, warn)
   for _, rule in ipairs(from) do
     rule.id, rule.source = name(rule.id), 2
@@ -88,7 +153,8 @@ local function build(input, warn)
       :format(#rules, RULES_MAX), "INVALID_POLICY")
   end
   return { v = 2, sources = sources, rules = rules, fallbacks = fallbacks,
-    predicates = input.policy.predicates == true }, m
+    predicates = input.policy.predicates == true, conditions = conditions,
+    programs = programs_of(input.policy.programs or {}, used) }, m
 end
 
 --- input: profile (as profile.load gives it), policy (as policy.export gives it), manifest? and marks?

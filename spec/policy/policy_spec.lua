@@ -20,7 +20,6 @@ describe("a rule", function()
     { "no id", { action = "fs.read" }, "needs an id" },
     { "an id with blanks", { id = "no rm", action = "fs.read" }, "the id 'no rm' must be lower%-case" },
     { "an id that is too long", { id = ("a"):rep(65), action = "fs.read" }, "at most 64" },
-    { "no action", { id = "a" }, "needs an action" },
     { "an empty list of actions", { id = "a", action = {} }, "needs an action" },
     { "a misspelt field", { id = "a", action = "fs.read", pahts = "x" },
       "'pahts' is not a field of policy.ask; did you mean 'path'%?" },
@@ -125,8 +124,8 @@ describe("a predicate", function()
   end
 
   it("can tighten", function()
-    assert.same({ "deny", "because" }, { vote("deny", "because") })
-    assert.same({ "ask" }, { vote("ask") })
+    assert.same({ "deny", "because", "check" }, { vote("deny", "because") })
+    assert.same({ "ask", nil, "check" }, { vote("ask") })
   end)
 
   it("can never loosen", function()
@@ -136,7 +135,7 @@ describe("a predicate", function()
 
   it("is an error when it says anything else", function()
     for _, odd in ipairs { "Deny", "", 1, true, false, {} } do
-      assert.matches("the function 'check' returned", sandbox.refusal(vote, odd))
+      assert.matches("the function of the check 'check' returned", sandbox.refusal(vote, odd))
     end
     assert.matches("is a number, not a text", sandbox.refusal(vote, "deny", 7))
   end)

@@ -18,6 +18,10 @@ package.preload["bridle.host"] = function()
       if not info or info.currentline <= 0 then return nil end
       return info.short_src, info.currentline
     end,
+    bundles = function() return { "default" } end,
+    bundle = function(name)
+      return assert(load(sandbox.read("policy/" .. name .. ".lua"), "@policy/" .. name .. ".lua", "t"))()
+    end,
   }
 end
 
