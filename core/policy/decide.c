@@ -73,15 +73,20 @@ static struct br_vote *vote(struct br_decision *d, enum br_effect effect, const 
     return v;
 }
 
+static void set_origin(struct br_decision *d, struct br_vote *v, const char *file, unsigned line)
+{
+    v->file = file;
+    v->line = line;
+    if (d->rule_id == v->rule_id) { /* it leads */
+        d->file = file;
+        d->line = line;
+    }
+}
+
 static void vote_rule(struct br_decision *d, const struct br_rule *r)
 {
     struct br_vote *v = vote(d, (enum br_effect)r->effect, r->id, r->reason, r->source);
-    v->file = r->file;
-    v->line = r->line;
-    if (d->rule_id == r->id) { /* it leads */
-        d->file = r->file;
-        d->line = r->line;
-    }
+    set_origin(d, v, r->file, r->line);
 }
 
 /* What is left of a request once it is known to be one that can be evaluated. */
@@ -108,25 +113,29 @@ static bool uses_view(const struct evaluation *e, enum br_view_kind kind)
     return (e->bucket && e->bucket->views[kind].used) || e->t->star.views[kind].used;
 }
 
-/* The manifest's map for this action, or for every action, matched nothing. */
-static void vote_fallback(const struct evaluation *e, struct br_decision *d)
+/* No rule of this source matched: the manifest's map for this action or for every one, or the
+ * operator's "otherwise". */
+static void vote_fallback(const struct evaluation *e, unsigned source, struct br_decision *d)
 {
     const struct br_bucket *buckets[] = {e->bucket, &e->t->star};
     const struct br_fallback *f = NULL;
     for (unsigned i = 0; i < BR_ARRAY_LEN(buckets); i++) {
-        if (!buckets[i] || buckets[i]->fallback == RANK_NONE)
+        if (!buckets[i] || buckets[i]->fallback[source] == RANK_NONE)
             continue;
-        const struct br_fallback *g = &e->t->fallbacks[buckets[i]->fallback];
+        const struct br_fallback *g = &e->t->fallbacks[buckets[i]->fallback[source]];
         if (!f || g->effect > f->effect)
             f = g;
     }
     if (!f)
         return;
-    if (e->has_subject)
-        vote(d, (enum br_effect)f->effect, f->id, "no pattern of this action matches", f->source);
-    else
-        vote(d, BR_EFFECT_ASK, f->id, "patterns exist, and there is no subject to match",
-             f->source);
+    bool ask = source == BR_SOURCE_MANIFEST && !e->has_subject;
+    const char *reason = ask ? "patterns exist, and there is no subject to match"
+                             : "no pattern of this action matches";
+    if (source != BR_SOURCE_MANIFEST)
+        reason = f->reason;
+    struct br_vote *v =
+        vote(d, ask ? BR_EFFECT_ASK : (enum br_effect)f->effect, f->id, reason, source);
+    set_origin(d, v, f->file, f->line);
 }
 
 /* Rules that match whatever the subject is are not looked up one by one. */
@@ -165,8 +174,8 @@ static void conclude(struct evaluation *e, struct br_decision *d)
             best = e->t->star.any[s];
         if (best != RANK_NONE)
             vote_rule(d, &e->t->rules[best]);
-        else if (s == BR_SOURCE_MANIFEST)
-            vote_fallback(e, d);
+        else
+            vote_fallback(e, s, d);
     }
     if (d->nvotes == 0)
         answer(d, BR_EFFECT_ASK, BR_RULE_DEFAULT, "no rule has an opinion");

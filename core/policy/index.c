@@ -182,8 +182,7 @@ static int view_build(struct br_table *t, struct br_view *v, enum br_view_kind k
 static int bucket_build(struct br_table *t, struct br_bucket *b, const uint32_t *from, uint32_t n)
 {
     for (unsigned s = 0; s < TABLE_SOURCES; s++)
-        b->any[s] = RANK_NONE;
-    b->fallback = RANK_NONE;
+        b->any[s] = b->fallback[s] = RANK_NONE;
     for (uint32_t i = 0; i < n; i++) {
         const struct br_rule *r = &t->rules[from[i]];
         b->has_path |= r->pattern.kind == BR_MATCH_PATH;
@@ -263,7 +262,7 @@ static int buckets_build(struct br_table *t, struct use *uses, uint32_t n, uint3
     for (uint32_t i = 0; i < t->nfallbacks; i++) {
         const char *action = t->fallbacks[i].action;
         struct br_bucket *b = strcmp(action, "*") ? bucket_find(t, action) : &t->star;
-        b->fallback = i;
+        b->fallback[t->fallbacks[i].source] = i;
     }
     return 0;
 }

@@ -28,7 +28,8 @@
  *  "rules":[{"id":text,"source":index,"action":"fs.write"|"*","match":"any"|"path"|"command"|
  *            "host"|"text"|"program","pattern":text,"effect":"allow"|"ask"|"deny","reason":text?,
  *            "file":text?,"line":integer?,"when":[index of a condition]?,"command":object?}],
- *  "fallbacks":[{"id":text,"source":index,"action":text,"effect":"deny"|"ask"}],
+ *  "fallbacks":[{"id":text,"source":index,"action":text,"effect":"deny"|"ask","reason":text?,
+ *                "file":text?,"line":integer?}],
  *  "predicates":bool,
  *  "conditions":[condition]?,
  *  "programs":[program]?}
@@ -39,10 +40,11 @@
  * Within profile and operator the strictest matching rule is that source's vote. Within a manifest
  * the longest matching pattern (in bytes, as written) is, on a tie the strictest; if a pattern map
  * matches nothing, its fallback is (ask if there is no subject, deny if the subject is empty).
- * Fallbacks belong to the manifest alone, one an action: elsewhere a rule that matches would switch
- * one off, and adding a deny could loosen the answer. A source in which nothing matches has no
- * vote. The answer is the strictest vote; no vote at all means ask. Votes do not depend on the
- * order of rules: what ties is told apart by pattern length, id, then pattern.
+ * The operator's fallbacks ask where no rule of the operator's matches. One an action and source;
+ * there is no other kind: a rule that matches switches a fallback off, so that one that denies
+ * would let an added ask loosen the answer. A source in which nothing matches has no vote. The
+ * answer is the strictest vote; no vote at all means ask. Votes do not depend on the order of
+ * rules: what ties is told apart by pattern length, id, then pattern.
  *
  * Patterns. '*' and '?' cannot be escaped; '?' is one UTF-8 character.
  *

@@ -161,7 +161,7 @@ struct br_bucket {
     uint32_t any[TABLE_SOURCES]; /* best rank of a rule that always matches */
     uint32_t *some;              /* rules that match where their conditions hold, by rank */
     uint32_t nsome;
-    uint32_t fallback; /* into fallbacks; RANK_NONE */
+    uint32_t fallback[TABLE_SOURCES]; /* into fallbacks; RANK_NONE */
     bool has_path;
     bool has_host;
 };
@@ -189,6 +189,9 @@ enum br_source { BR_SOURCE_PROFILE = 0, BR_SOURCE_OPERATOR = 1, BR_SOURCE_MANIFE
 struct br_fallback {
     const char *id;
     const char *action;
+    const char *reason; /* of an operator's; may be NULL */
+    const char *file;   /* may be NULL */
+    uint32_t line;
     uint8_t source;
     uint8_t effect;
 };

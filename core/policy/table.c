@@ -300,20 +300,32 @@ static int load_sources(struct loader *l, const json_t *list)
 static int load_fallback(struct loader *l, const char *place, const json_t *o,
                          struct br_fallback *f)
 {
-    static const struct key keys[] = {{"id", VALUE_TEXT},
-                                      {"source", VALUE_INTEGER},
-                                      {"action", VALUE_TEXT},
-                                      {"effect", VALUE_TEXT}};
+    static const struct key keys[] = {{"id", VALUE_TEXT},        {"source", VALUE_INTEGER},
+                                      {"action", VALUE_TEXT},    {"effect", VALUE_TEXT},
+                                      {"reason", VALUE_TEXT, 1}, {"file", VALUE_TEXT, 1},
+                                      {"line", VALUE_INTEGER, 1}};
+    json_int_t line = 0;
     int e = br_load_object(l, place, o, keys, BR_ARRAY_LEN(keys));
     if (e < 0 || (e = br_load_name(l, place, o, "id", BR_RULE_ID_MAX, &f->id)) < 0 ||
         (e = get_source(l, place, o, &f->source)) < 0 ||
         (e = get_action(l, place, o, &f->action)) < 0 ||
         (e = get_effect(l, place, o, false, &f->effect)) < 0)
         return e;
-    if (f->source != BR_SOURCE_MANIFEST)
-        return br_load_refuse(l, place, "source", "the manifest; no other source has fallbacks");
+    if (f->source == BR_SOURCE_PROFILE)
+        return br_load_refuse(l, place, "source", "the manifest or the operator");
+    if (f->source == BR_SOURCE_OPERATOR && f->effect != BR_EFFECT_ASK)
+        return br_load_refuse(l, place, "effect", "\"ask\" where the source is the operator");
+    if (json_object_get(o, "reason"))
+        e = br_load_text(l, place, o, "reason", BR_REASON_MAX, &f->reason);
+    if (e == 0 && json_object_get(o, "file"))
+        e = br_load_name(l, place, o, "file", BR_NAME_MAX - 1, &f->file);
+    if (e == 0 && json_object_get(o, "line"))
+        e = br_load_integer(l, place, o, "line", 0, INT32_MAX, &line);
+    if (e < 0)
+        return e;
+    f->line = (uint32_t)line;
     for (const struct br_fallback *g = l->t->fallbacks; g < f; g++)
-        if (strcmp(g->action, f->action) == 0)
+        if (g->source == f->source && strcmp(g->action, f->action) == 0)
             return br_load_refuse(l, place, "action", "an action that has no fallback yet");
     return 0;
 }

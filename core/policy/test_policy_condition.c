@@ -126,10 +126,8 @@ static void test_environment(void **state)
 static void check_time(const char *fields, int64_t unix_time, int local, bool expected)
 {
     char json[128];
-    struct br_context c = {.has_time = true,
-                           .unix_time = unix_time,
-                           .has_local = true,
-                           .local_offset = local};
+    struct br_context c = {
+        .has_time = true, .unix_time = unix_time, .has_local = true, .local_offset = local};
     snprintf(json, sizeof(json), "{\"time\":{%s}}", fields);
     check(json, &c, expected);
 }
@@ -198,8 +196,8 @@ static void test_budget(void **state)
     check_budget("calls", "left", "over", 4, &c, true);
     check_budget("tokens", "left", "under", 1, &c, true);
     check_budget("tokens", "used", "over", 999, &c, true);
-    check_absent("{\"budget\":[{\"counter\":\"asks\",\"value\":\"used\",\"is\":\"over\",\"limit\":0}]}",
-                 &c);
+    check_absent(
+        "{\"budget\":[{\"counter\":\"asks\",\"value\":\"used\",\"is\":\"over\",\"limit\":0}]}", &c);
 }
 
 /* A rule with conditions beside one without: the better of those that hold. */
@@ -211,9 +209,11 @@ static void test_beside_others(void **state)
         "{\"id\":\"all\",\"source\":0,\"action\":\"x\",\"match\":\"any\",\"effect\":\"ask\"},"
         "{\"id\":\"tool\",\"source\":0,\"action\":\"*\",\"match\":\"any\",\"effect\":\"deny\","
         "\"when\":[1,0]},"
-        "{\"id\":\"path\",\"source\":0,\"action\":\"fs.read\",\"match\":\"path\",\"pattern\":\"a/**\","
+        "{\"id\":\"path\",\"source\":0,\"action\":\"fs.read\",\"match\":\"path\",\"pattern\":\"a/"
+        "**\","
         "\"effect\":\"allow\",\"when\":[0]}],"
-        "\"fallbacks\":[],\"predicates\":false,\"conditions\":[{\"tool\":[\"t\"]},{\"model\":[\"m\"]}]}";
+        "\"fallbacks\":[],\"predicates\":false,\"conditions\":[{\"tool\":[\"t\"]},{\"model\":["
+        "\"m\"]}]}";
     struct br_table *t;
     struct br_err err;
     struct br_decision d;
@@ -237,9 +237,9 @@ static void test_beside_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_absent), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_absent),      cmocka_unit_test(test_names),
         cmocka_unit_test(test_environment), cmocka_unit_test(test_time),
-        cmocka_unit_test(test_budget), cmocka_unit_test(test_beside_others),
+        cmocka_unit_test(test_budget),      cmocka_unit_test(test_beside_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -206,8 +206,10 @@ static const struct {
     /* fallbacks */
     {FALLBACKS("{\"id\":\"f\",\"source\":2,\"action\":\"a\",\"effect\":\"allow\"}"),
      "'fallbacks[0].effect' must be \"ask\" or \"deny\""},
+    {FALLBACKS("{\"id\":\"f\",\"source\":0,\"action\":\"a\",\"effect\":\"ask\"}"),
+     "'fallbacks[0].source' must be the manifest or the operator"},
     {FALLBACKS("{\"id\":\"f\",\"source\":1,\"action\":\"a\",\"effect\":\"deny\"}"),
-     "'fallbacks[0].source' must be the manifest"},
+     "'fallbacks[0].effect' must be \"ask\" where the source is the operator"},
     {FALLBACKS("{\"id\":\"f\",\"source\":2,\"action\":\"a\",\"effect\":\"deny\"},"
                "{\"id\":\"g\",\"source\":2,\"action\":\"a\",\"effect\":\"ask\"}"),
      "'fallbacks[1].action' must be an action that has no fallback yet"},

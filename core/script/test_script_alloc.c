@@ -111,7 +111,8 @@ static int vote(struct run *r)
 {
     r->err = (struct br_err){.code = BR_OK};
     br_buf_init(&r->reason, 4096);
-    return br_compile_vote(r->s, request, strlen(request), &r->effect, &r->reason, &r->err);
+    char id[BR_NAME_MAX];
+    return br_compile_vote(r->s, request, strlen(request), &r->effect, id, &r->reason, &r->err);
 }
 
 static struct run good; /* with memory */

@@ -50,10 +50,17 @@ static void test_default_policy(void **state)
     assert_string_equal(text_of(json_array_get(sources, 1), "name"), "default");
     assert_string_equal(text_of(json_array_get(sources, 2), "name"), "adhoc");
     assert_string_equal(text_of(rig_rule(&g, "profile:no-network"), "effect"), "deny");
-    assert_string_equal(text_of(rig_rule(&g, "operator:write"), "effect"), "ask");
+    const json_t *write = json_array_get(json_object_get(g.a.table, "fallbacks"), 0);
+    assert_string_equal(text_of(write, "id"), "operator:write");
+    assert_string_equal(text_of(write, "effect"), "ask");
+    assert_string_equal(text_of(write, "file"), "default.lua");
     assert_string_equal(text_of(rig_rule(&g, "operator:read"), "match"), "any");
-    assert_string_equal(text_of(rig_rule(&g, "operator:no-rm-absolute"), "pattern"), "rm -rf /*");
-    assert_non_null(rig_rule(&g, "operator:no-rm-absolute#2"));
+    const json_t *rm = rig_rule(&g, "operator:no-rm-absolute");
+    assert_string_equal(text_of(rm, "match"), "program");
+    assert_string_equal(text_of(rm, "pattern"), "rm -r|-R|--recursive with /*|~*|.|..|../*");
+    assert_string_equal(text_of(json_object_get(rm, "command"), "program"), "rm");
+    assert_true(json_integer_value(json_object_get(rm, "line")) > 10);
+    assert_non_null(rig_rule(&g, "operator:no-root-tools#2"));
     assert_true(json_is_true(json_object_get(g.a.manifest, "generated")));
     assert_string_equal(text_of(g.a.manifest, "goal"), "make the test pass");
     assert_string_equal(
@@ -78,7 +85,7 @@ static void test_manifest(void **state)
     assert_string_equal(text_of(rig_rule(&g, "manifest:fs.read:*"), "match"), "any");
     assert_string_equal(text_of(rig_rule(&g, "manifest:fs.read:secret/**"), "match"), "path");
     const json_t *fallbacks = json_object_get(g.a.table, "fallbacks");
-    assert_int_equal(json_array_size(fallbacks), 1); /* fs.read has a "*" */
+    assert_int_equal(json_array_size(fallbacks), 3); /* fs.read has a "*"; two are the policy's */
     assert_string_equal(text_of(json_array_get(fallbacks, 0), "id"),
                         "manifest:process.exec:unmatched");
     assert_string_equal(text_of(json_array_get(fallbacks, 0), "effect"), "deny");
@@ -126,7 +133,7 @@ static void test_manifest_in_workspace(void **state)
     assert_null(rig_rule(&g, "manifest:fs.read:*"));
     assert_non_null(rig_rule(&g, "manifest:process.exec:rm *"));
     assert_non_null(rig_rule(&g, "manifest:fs.write"));
-    assert_int_equal(json_array_size(json_object_get(g.a.table, "fallbacks")), 1);
+    assert_int_equal(json_array_size(json_object_get(g.a.table, "fallbacks")), 3);
     assert_int_equal(json_array_size(g.a.warnings), 2);
     assert_non_null(strstr(json_string_value(json_array_get(g.a.warnings, 0)),
                            "'manifest:fs.read:*' is not counted"));

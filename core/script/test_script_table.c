@@ -49,7 +49,9 @@ static struct br_table *compile(const char *policy, const char *manifest, bool i
 static struct br_decision decide(const struct br_table *t, const char *action, const char *subject)
 {
     struct br_decision d = {0};
-    struct br_request q = {.action = action, .subject = subject, .subject_len = strlen(subject)};
+    static const struct br_context context = {.has_env = true};
+    struct br_request q = {
+        .action = action, .subject = subject, .subject_len = strlen(subject), .context = &context};
     const char *words[32];
     char copy[256], *save = NULL;
     if (strcmp(action, "process.exec") == 0) {
@@ -99,6 +101,20 @@ static void test_default(void **state)
         {"process.exec", "rm -rf /", BR_EFFECT_DENY, "operator:no-rm-absolute"},
         {"process.exec", "rm -rf build", BR_EFFECT_ASK, "operator:exec"},
         {"process.exec", "git push", BR_EFFECT_DENY, "operator:no-push"},
+        {"process.exec", "git -C d push", BR_EFFECT_DENY, "operator:no-push"},
+        {"process.exec", "git --git-dir=x push", BR_EFFECT_DENY, "operator:no-push"},
+        {"process.exec", "git -c alias.x=push x", BR_EFFECT_DENY, "operator:no-push"},
+        {"process.exec", "/usr/bin/git push -f", BR_EFFECT_DENY, "operator:no-push"},
+        {"process.exec", "git stash push", BR_EFFECT_ASK, "operator:exec"},
+        {"process.exec", "rm --recurs --force /etc", BR_EFFECT_DENY, "operator:no-rm-absolute"},
+        {"process.exec", "/bin/rm -v -R ~", BR_EFFECT_DENY, "operator:no-rm-absolute"},
+        {"process.exec", "rm -fr -- /", BR_EFFECT_DENY, "operator:no-rm-absolute"},
+        {"process.exec", "rm -f /etc/x", BR_EFFECT_ASK, "operator:exec"},
+        {"process.exec", "sudo ls", BR_EFFECT_DENY, "operator:no-root-tools"},
+        {"process.exec", "/sbin/mkfs.ext4 x", BR_EFFECT_DENY, "operator:no-root-tools"},
+        {"process.exec", "dd if=a of=/dev/sda", BR_EFFECT_DENY, "operator:no-root-tools"},
+        {"process.exec", "dd if=a of=b", BR_EFFECT_ASK, "operator:exec"},
+        {"process.exec", "systemctl --no-pager reboot", BR_EFFECT_DENY, "operator:no-root-tools"},
         {"network", "example.org:443", BR_EFFECT_DENY, "profile:no-network"},
         {"deploy", "x", BR_EFFECT_ASK, "default"},
     };

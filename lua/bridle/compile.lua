@@ -64,7 +64,7 @@ end
 local function programs_of(own, used)
   local out = json.array({})
   for _, name in ipairs(schema.keys(used)) do
-    local known, added, merged = rawget(programs, name), own[name], nil
+    local known, added, merged = programs.of(name), own[name], nil
     for _, source in ipairs { known or {}, added or {} } do
       merged = merged or { name = name }
       for key, value in pairs(source) do
@@ -113,6 +113,21 @@ local function spread(source, kind, list, out, name, when_of, used)
   end
 end
 
+--- What an operator's bundle asks about where no rule of its own speaks; its own before an
+--- extended one's.
+local function otherwise_of(list, fallbacks)
+  local seen = {}
+  for _, rule in ipairs(list or {}) do
+    for _, action in ipairs(rule.actions) do
+      if not seen[action] then
+        seen[action] = true
+        fallbacks[#fallbacks + 1] = { id = "operator:" .. rule.id, source = 1, action = action,
+          effect = "ask", reason = rule.reason, file = rule.file, line = rule.line }
+      end
+    end
+  end
+end
+
 --- The lines of a refusal's path or of the nearest one above it.
 local function line_of(marks, path)
   while path do
@@ -148,6 +163,7 @@ local function build(input, warn)
     fallback.source = 2
     fallbacks[i] = fallback
   end
+  otherwise_of(input.policy.otherwise, fallbacks)
   if #rules > RULES_MAX then
     schema.fail("", ("policy and manifest make %d rules; at most %d are decided")
       :format(#rules, RULES_MAX), "INVALID_POLICY")

@@ -5,8 +5,8 @@
 ---       api = 1,
 ---       name = "my-rules",
 ---       rules = {
----         policy.deny { id = "no-push", action = "process.exec", command = policy.command { "git",
-  "push" } },
+---         policy.deny { id = "no-push", action = "process.exec",
+---           command = policy.command { "git", "push" } },
 ---         policy.allow { id = "reads", action = "fs.read" },
 ---       },
 ---     }
@@ -34,6 +34,7 @@ local ACTIONS = set { "process.exec", "fs.read", "fs.write", "network", "git.pus
   "workspace.promote" }
 local MATCHERS = { "command", "path", "host", "text" }
 local RULE_KEYS = set { "id", "action", "command", "path", "host", "text", "reason", "when", "accept" }
+local OTHERWISE_KEYS = set { "id", "action", "reason" }
 local GROUP_KEYS = set { "action", "reason", "when" }
 local BUNDLE_KEYS = set { "api", "name", "rules", "check", "actions", "programs", "extend", "replace" }
 --- Warnings about a rule that its author can accept.
@@ -263,6 +264,26 @@ function policy.allow(fields)
   return (make_rule("allow", fields))
 end
 
+--- Asks where no other rule of the bundle speaks of the action: what the rules allow stays allowed,
+--- unlike with an ask rule for the whole action, which is stricter than every allow.
+---@param fields table id, action, reason?
+---@return table rule
+function policy.otherwise(fields)
+  check_keys("policy.otherwise", fields, OTHERWISE_KEYS, 1)
+  local problem = id_problem("policy.otherwise", fields.id)
+  if problem then refuse(1, "%s", problem) end
+  local what = ("rule '%s'"):format(fields.id)
+  local actions
+  actions, problem = actions_of(what, fields.action)
+  problem = problem or reason_problem(what, fields.reason)
+  if problem then refuse(1, "%s", problem) end
+  local file, line = host.where(2)
+  local value = setmetatable({}, rule_metatable)
+  rules[value] = { id = fields.id, effect = "ask", actions = actions, match = "any", patterns = {},
+    commands = NONE, whens = NONE, reason = fields.reason, file = file, line = line, otherwise = true }
+  return value
+end
+
 --- A command by what it means: { program, sub-command..., flags =, without =, arguments = }.
 ---@param fields table
 ---@return table command
@@ -330,7 +351,8 @@ function policy.group(fields)
   if type(fields) ~= "table" then refuse(1, "policy.group takes a table, not a %s", type(fields)) end
   local list, named = {}, {}
   for key, value in pairs(fields) do
-    if math.type(key) == "integer" and key >= 1 and key <= #fields then list[key] = value else named[key] = value end
+    local element = math.type(key) == "integer" and key >= 1 and key <= #fields
+    if element then list[key] = value else named[key] = value end
   end
   check_keys("policy.group", named, GROUP_KEYS, 1)
   if #list == 0 then refuse(1, "policy.group holds no rules") end
@@ -349,6 +371,7 @@ function policy.group(fields)
     copy.actions = rule.actions or actions
     copy.reason = rule.reason or named.reason
     if when then
+      if rule.otherwise then at_rule(rule, "what is done otherwise has no conditions") end
       copy.whens = { table.unpack(rule.whens) }
       copy.whens[#copy.whens + 1] = when
     end
@@ -381,7 +404,8 @@ local function check_rules(list, own)
     end
     seen[rule.id] = rule
     if not rule.actions then
-      at_rule(rule, "it needs an action, such as action = 'process.exec', or '*' for every one, from itself or from its group")
+      at_rule(rule, "it needs an action, such as action = 'process.exec', or '*' for every one; "
+        .. "neither it nor a group has one")
     end
     for _, action in ipairs(rule.actions) do
       if action ~= "*" and not ACTIONS[action] and not own[action] then
@@ -552,21 +576,22 @@ function policy.export(bundle)
     local what = bundle == nil and "nothing" or "a " .. type(bundle)
     error(("the policy returned %s; it must end with 'return policy.bundle { ... }'"):format(what), 0)
   end
-  local list = json.array({})
+  local list, otherwise = json.array({}), json.array({})
   local conditions, intern = interner()
-  for i, rule in ipairs(data.rules) do
+  for _, rule in ipairs(data.rules) do
     local accepted
     for code in pairs(rule.accepted or NONE) do
       accepted = accepted or json.array({})
       accepted[#accepted + 1] = code
     end
-    list[i] = { id = rule.id, effect = rule.effect, actions = array(rule.actions), match = rule.match,
+    local into = rule.otherwise and otherwise or list
+    into[#into + 1] = { id = rule.id, effect = rule.effect, actions = array(rule.actions), match = rule.match,
       patterns = array(rule.patterns), commands = #rule.commands > 0 and array(rule.commands) or nil,
       when = intern(rule.whens), reason = rule.reason, accepted = accepted, bundle = rule.bundle,
       file = rule.file, line = rule.line }
   end
-  return { name = data.name, rules = list, conditions = conditions, programs = data.programs,
-    predicates = #data.checks > 0 }
+  return { name = data.name, rules = list, otherwise = otherwise, conditions = conditions,
+    programs = data.programs, predicates = #data.checks > 0 }
 end
 
 local function vote_of(check, request)

@@ -7,9 +7,9 @@
 ---   rewrites   beginnings of values of unsafe options that change what a sub-command is
 ---   anywhere   they may stand behind the sub-command as well
 
-local programs = {}
+local programs, known = {}, {}
 
-programs.git = {
+known.git = {
   options = { "-p", "--paginate", "-P", "--no-pager", "--no-replace-objects", "--bare",
     "--literal-pathspecs", "--glob-pathspecs", "--noglob-pathspecs", "--icase-pathspecs",
     "--no-optional-locks", "--no-lazy-fetch", "--no-advice" },
@@ -19,7 +19,7 @@ programs.git = {
   rewrites = { "alias.", "include" },
 }
 
-programs.npm = {
+known.npm = {
   options = { "-g", "--global", "-s", "--silent", "--quiet", "--verbose", "--no-audit", "--no-fund",
     "--offline", "--prefer-offline", "--workspaces", "--include-workspace-root", "-ws" },
   values = { "--prefix", "-C", "-w", "--workspace", "--loglevel", "--registry", "--cache",
@@ -27,31 +27,31 @@ programs.npm = {
   unsafe = { "--script-shell", "--node-options", "--userconfig", "--globalconfig", "--registry" },
   anywhere = true,
 }
-programs.pnpm = {
+known.pnpm = {
   options = { "-r", "--recursive", "-s", "--silent", "--offline", "--no-color", "-w", "--workspace-root" },
   values = { "--dir", "-C", "--filter", "-F", "--loglevel", "--reporter", "--config-dir", "--script-shell" },
   unsafe = { "--script-shell", "--config-dir" },
   anywhere = true,
 }
-programs.yarn = {
+known.yarn = {
   options = { "--silent", "-s", "--offline", "--verbose", "--json" },
   values = { "--cwd", "--cache-folder", "--use-yarnrc", "--mutex" },
   unsafe = { "--use-yarnrc" },
 }
 
-programs.cargo = {
+known.cargo = {
   options = { "--offline", "--locked", "--frozen", "-q", "--quiet", "-v", "--verbose" },
   values = { "-C", "--color", "--config", "-Z", "--manifest-path" },
   unsafe = { "--config", "-Z" },
 }
-programs.go = { values = { "-C" } }
-programs.make = {
+known.go = { values = { "-C" } }
+known.make = {
   options = { "-k", "-s", "-B", "-e", "-i", "-n", "-r", "-R", "-w", "--no-print-directory", "--silent" },
   values = { "-C", "--directory", "-f", "--file", "--makefile", "-I", "-o", "-W" },
   unsafe = { "-f", "--file", "--makefile", "-I", "-e" },
   anywhere = true,
 }
-programs.pip = {
+known.pip = {
   options = { "-v", "-q", "--isolated", "--require-virtualenv", "--no-input", "--no-color",
     "--disable-pip-version-check" },
   values = { "--python", "--proxy", "--retries", "--timeout", "--exists-action", "--trusted-host",
@@ -59,19 +59,19 @@ programs.pip = {
   unsafe = { "--python", "--log" },
 }
 
-programs.docker = {
+known.docker = {
   options = { "-D", "--debug", "--tls", "--tlsverify" },
   values = { "-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--tlscacert",
     "--tlscert", "--tlskey" },
   unsafe = { "-H", "--host", "-c", "--context", "--config" },
 }
-programs.podman = {
+known.podman = {
   options = { "--remote", "-r", "--syslog", "--noout" },
   values = { "--url", "-c", "--connection", "--root", "--runroot", "--runtime", "--log-level",
     "--storage-driver", "--storage-opt", "--cgroup-manager", "--conmon", "--hooks-dir", "--module" },
   unsafe = { "--url", "-c", "--connection", "--runtime", "--conmon", "--hooks-dir", "--module" },
 }
-programs.kubectl = {
+known.kubectl = {
   options = { "--insecure-skip-tls-verify", "--match-server-version", "--warnings-as-errors" },
   values = { "-n", "--namespace", "--context", "--cluster", "--user", "-s", "--server", "--kubeconfig",
     "--token", "--as", "--as-group", "--as-uid", "--cache-dir", "--certificate-authority",
@@ -79,7 +79,7 @@ programs.kubectl = {
   unsafe = { "--kubeconfig", "-s", "--server", "--context", "--cluster", "--user" },
   anywhere = true,
 }
-programs.helm = {
+known.helm = {
   options = { "--debug", "--kube-insecure-skip-tls-verify" },
   values = { "-n", "--namespace", "--kube-context", "--kubeconfig", "--kube-apiserver", "--kube-token",
     "--registry-config", "--repository-cache", "--repository-config" },
@@ -87,33 +87,40 @@ programs.helm = {
   anywhere = true,
 }
 
-programs.systemctl = {
+known.systemctl = {
   options = { "--user", "--system", "--no-pager", "-q", "--quiet", "--no-ask-password", "--now", "-f" },
   values = { "-H", "--host", "-M", "--machine", "-t", "--type", "--root", "--image" },
   unsafe = { "-H", "--host", "-M", "--machine" },
   anywhere = true,
 }
-programs.apt = {
+known.apt = {
   options = { "-y", "--yes", "-q", "--quiet", "--no-install-recommends" },
   values = { "-o", "--option", "-c", "--config-file", "-t", "--target-release" },
   unsafe = { "-o", "--option", "-c", "--config-file" },
   anywhere = true,
 }
-programs["apt-get"] = programs.apt
-programs.gh = { values = { "-R", "--repo" }, anywhere = true }
-programs.svn = {
+known["apt-get"] = known.apt
+known.gh = { values = { "-R", "--repo" }, anywhere = true }
+known.svn = {
   options = { "--non-interactive", "--no-auth-cache", "-q", "--quiet" },
   values = { "--username", "--password", "--config-dir", "--config-option" },
   unsafe = { "--config-dir", "--config-option" },
   anywhere = true,
 }
-programs.hg = {
+known.hg = {
   options = { "-y", "--noninteractive", "-q", "--quiet", "-v", "--verbose", "--debug", "--profile" },
   values = { "-R", "--repository", "--cwd", "--config", "--color", "--encoding", "--pager" },
   unsafe = { "--config" },
   rewrites = { "alias.", "extensions." },
 }
-programs.terraform = { values = { "-chdir" } }
-programs.tofu = programs.terraform
+known.terraform = { values = { "-chdir" } }
+known.tofu = known.terraform
+
+--- What is known of a program, nil if nothing is.
+---@param name string
+---@return table?
+function programs.of(name)
+  return known[name]
+end
 
 return programs

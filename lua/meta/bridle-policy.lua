@@ -25,6 +25,11 @@
 ---@field without? string|string[] flags that must not be there
 ---@field arguments? string|string[] patterns: of a deny or an ask one argument matches, of an allow all
 
+---@class policy.OtherwiseFields
+---@field id string names it in decisions
+---@field action string|string[] what it is about; `*` is every action
+---@field reason? string told to whoever is asked; one line
+
 ---@class policy.GroupFields
 ---@field [integer] policy.Rule the rules; lists and groups in it are taken apart
 ---@field action? string|string[] for rules that name none
@@ -123,6 +128,13 @@ function policy.export(bundle) end
 ---@param fields policy.GroupFields
 ---@return table group
 function policy.group(fields) end
+
+---Asks where no other rule of the bundle speaks of the action. What the rules allow stays allowed,
+---unlike with an ask rule for the whole action, which is stricter than every allow.
+---Errors: Fields that it does not have: what is done otherwise has no pattern and no condition.
+---@param fields policy.OtherwiseFields
+---@return policy.Rule rule
+function policy.otherwise(fields) end
 
 ---What the bundle's checks say of a request: the strictest answer, and whose it is.
 ---Errors: An answer other than nothing, "ask" and "deny"; what a check raises.

@@ -250,6 +250,24 @@ describe("a bundle that extends", function()
   end
 end)
 
+describe("otherwise", function()
+  it("is apart from the rules, and needs no more than an action", function()
+    local data = export { policy.otherwise { id = "rest", action = { "fs.write", "network" }, reason = "r" } }
+    assert.equal(0, #data.rules)
+    assert.same({ "fs.write", "network" }, plain(data.otherwise[1].actions))
+    assert.equal("r", data.otherwise[1].reason)
+  end)
+
+  it("is refused with a condition, a pattern, no action or no id", function()
+    local rest = policy.otherwise { id = "rest", action = "fs.write" }
+    assert.matches("has no conditions", sandbox.refusal(policy.group, { when = { tool = "x" }, rest }))
+    assert.matches("'path' is not a field", sandbox.refusal(policy.otherwise,
+      { id = "a", action = "fs.write", path = "a" }))
+    assert.matches("needs an action", sandbox.refusal(policy.otherwise, { id = "a" }))
+    assert.matches("needs an id", sandbox.refusal(policy.otherwise, { action = "fs.write" }))
+  end)
+end)
+
 describe("programs of a bundle", function()
   it("are data of the table", function()
     local data = export({}, { programs = { mytool = { values = { "-C", "--dir" }, anywhere = true } } })
