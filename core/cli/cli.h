@@ -29,6 +29,7 @@ enum br_cli_complete {
     BR_COMPLETE_VERB,
     BR_COMPLETE_PROFILE, /* a built-in one, or a file */
     BR_COMPLETE_BACKEND,
+    BR_COMPLETE_POLICY, /* an action of `bridle policy`, or a file */
 };
 
 struct br_cli_opt {

@@ -82,6 +82,7 @@ void br_cli_help(const struct br_cli_verb *verb)
 
 /* The built-in ones; a test compares them with the files of profiles/. */
 #define PROFILES "run-v1 run-owner-v1 run-nolandlock-v1 workspace-v1 workspace-tmpfs-v1 observer-v1"
+#define POLICY_ACTIONS "check show why replay diff"
 #define BACKENDS "native bwrap docker"
 
 static const char *bash_action(enum br_cli_complete c)
@@ -91,6 +92,7 @@ static const char *bash_action(enum br_cli_complete c)
            : c == BR_COMPLETE_VERB    ? "_bridle_words \"$verbs\""
            : c == BR_COMPLETE_PROFILE ? "_bridle_profiles"
            : c == BR_COMPLETE_BACKEND ? "_bridle_words \"" BACKENDS "\""
+           : c == BR_COMPLETE_POLICY  ? "_bridle_policy"
                                       : ":";
 }
 
@@ -101,7 +103,9 @@ static void completion_bash(void)
            "_bridle_dirs() { mapfile -t COMPREPLY < <(compgen -d -- \"$cur\"); }\n"
            "_bridle_words() { mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$cur\"); }\n"
            "_bridle_profiles() {\n"
-           "  mapfile -t COMPREPLY < <(compgen -W \"" PROFILES "\" -f -- \"$cur\")\n}\n\n"
+           "  mapfile -t COMPREPLY < <(compgen -W \"" PROFILES "\" -f -- \"$cur\")\n}\n"
+           "_bridle_policy() {\n"
+           "  mapfile -t COMPREPLY < <(compgen -W \"" POLICY_ACTIONS "\" -f -- \"$cur\")\n}\n\n"
            "_bridle() {\n"
            "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
            "  local verb=${COMP_WORDS[1]}\n"
@@ -155,6 +159,7 @@ static const char *zsh_action(enum br_cli_complete c)
            : c == BR_COMPLETE_VERB    ? "_bridle_verbs"
            : c == BR_COMPLETE_PROFILE ? "_bridle_profiles"
            : c == BR_COMPLETE_BACKEND ? "(" BACKENDS ")"
+           : c == BR_COMPLETE_POLICY  ? "_bridle_policy"
                                       : " ";
 }
 
@@ -184,6 +189,8 @@ static void completion_zsh(void)
     printf("  )\n  _describe verb verbs\n}\n\n"
            "_bridle_profiles() {\n"
            "  _alternative 'profiles:profile:(" PROFILES ")' 'files:file:_files'\n}\n\n"
+           "_bridle_policy() {\n"
+           "  _alternative 'actions:action:(" POLICY_ACTIONS ")' 'files:file:_files'\n}\n\n"
            "_bridle() {\n"
            "  if (( CURRENT == 2 )); then\n    _bridle_verbs\n    return\n  fi\n"
            "  local verb=${words[2]}\n  (( CURRENT-- ))\n  shift words\n"

@@ -168,7 +168,7 @@ const struct br_cli_verb br_cli_verbs[] = {
         .operands_min = 1,
         .operands_max = 100000,
         .words = br_cli_policy_words,
-        .complete = BR_COMPLETE_FILE,
+        .complete = BR_COMPLETE_POLICY,
         .run = br_cli_policy,
     },
     {

@@ -93,6 +93,25 @@ static void test_answer_to_a_validation(void **state)
     session_rig_close(&r);
 }
 
+/* Questions about the policy are for their mode alone, and there not before the table was sent. */
+static void test_questions_where_none_belong(void **state)
+{
+    struct session_rig r;
+    struct outcome out = {.code = 0};
+    (void)state;
+    session_rig_open(&r,
+                     &(struct session_rig_options){.mode = BR_RUN_POLICY, .ask_at_start = true});
+    session_run_policy(&r.s, &out);
+    assert_int_equal(out.code, BR_E_PEER_PROTOCOL);
+    assert_non_null(strstr(out.text, "POLICY_ASK"));
+    session_rig_close(&r);
+    exec_with(&(struct session_rig_options){.mode = BR_RUN_EXEC, .ask_at_start = true}, &r, &out);
+    assert_int_equal(out.code, BR_E_PEER_PROTOCOL);
+    assert_non_null(strstr(out.text, "POLICY_ASK"));
+    assert_string_equal(r.seen->launched, "");
+    session_rig_close(&r);
+}
+
 /* What may not be written by a tool is not mounted writable for commands either; a manifest says
  * what it wants, the profile and the operator what it gets. */
 static void test_denied_paths_stay_read_only(void **state)
@@ -123,6 +142,7 @@ int main(void)
         cmocka_unit_test(test_answer_before_any_ask),
         cmocka_unit_test(test_client_that_does_not_read),
         cmocka_unit_test(test_answer_to_a_validation),
+        cmocka_unit_test(test_questions_where_none_belong),
         cmocka_unit_test(test_denied_paths_stay_read_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

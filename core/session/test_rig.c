@@ -121,6 +121,13 @@ static int on_predicate(struct br_chan *c, struct br_msg *m, void *ctx, struct b
     return br_chan_send(c, BR_MSG_PREDICATE_VOTE, m->id, &o, err);
 }
 
+static void send_ask(struct peers *p)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_out_blob(&o, "{}", 2);
+    (void)br_chan_send(&p->client, BR_MSG_POLICY_ASK, 1, &o, NULL);
+}
+
 static int send_answer(struct peers *p)
 {
     BR_CLEANUP_OUT struct br_out answer = BR_OUT_INIT;
@@ -228,7 +235,7 @@ static int on_end(struct br_chan *c, int code, void *ctx, struct br_err *err)
 static void send_start(struct peers *p, int client, int audit, int script)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    bool record = p->o->mode != BR_RUN_VALIDATE;
+    bool record = p->o->mode != BR_RUN_VALIDATE && p->o->mode != BR_RUN_POLICY;
     br_buf_put_str(&o.buf, "run-1");
     br_buf_put_u8(&o.buf, (uint8_t)p->o->mode);
     br_buf_put_u8(&o.buf, 0);
@@ -270,6 +277,8 @@ static _Noreturn void be_peers(const struct session_rig_options *o, struct sessi
     br_chan_init(&p.script, script[0], "session", script_rules, BR_ARRAY_LEN(script_rules), &p);
     if (o->answer_at_start)
         (void)send_answer(&p);
+    if (o->ask_at_start)
+        send_ask(&p);
     send_start(&p, client[1], audit[1], script[1]);
     struct br_chan *all[] = {&p.sup, &p.client, &p.audit, &p.script};
     for (size_t i = 0; i < BR_ARRAY_LEN(all); i++)

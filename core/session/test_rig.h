@@ -24,6 +24,7 @@ struct session_rig_options {
     unsigned warnings;    /* of the compiler */
     bool compiled_again;  /* the script sends COMPILED once more while a warning is recorded */
     bool answer_at_start; /* the client answers before anything was asked */
+    bool ask_at_start;    /* the client asks about the policy before there is one */
     enum session_rig_predicate predicate;
     bool answer_flood; /* the client answers what nobody asked, and does not read what it is told */
 };

@@ -6,6 +6,9 @@ _bridle_words() { mapfile -t COMPREPLY < <(compgen -W "$1" -- "$cur"); }
 _bridle_profiles() {
   mapfile -t COMPREPLY < <(compgen -W "run-v1 run-owner-v1 run-nolandlock-v1 workspace-v1 workspace-tmpfs-v1 observer-v1" -f -- "$cur")
 }
+_bridle_policy() {
+  mapfile -t COMPREPLY < <(compgen -W "check show why replay diff" -f -- "$cur")
+}
 
 _bridle() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
@@ -105,7 +108,7 @@ _bridle() {
         *)
           case $cur in
             -*) _bridle_words "--dir --policy --profile --manifest --shell --run --call --last --all --strict --json --help" ;;
-            *) _bridle_files ;;
+            *) _bridle_policy ;;
           esac
           ;;
       esac
