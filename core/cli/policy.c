@@ -88,7 +88,7 @@ const char *policy_matcher(const json_t *rule, char dst[BR_PATTERN_MAX + 32])
 {
     const char *match = json_string_value(json_object_get(rule, "match"));
     const char *pattern = json_string_value(json_object_get(rule, "pattern"));
-    snprintf(dst, BR_PATTERN_MAX + 32, "%s%s%s", match ? match : "?",
+    snprintf(dst, BR_PATTERN_MAX + 32, "%s%s%s", match ? match : "otherwise",
              pattern && *pattern ? " " : "", pattern ? pattern : "");
     return dst;
 }

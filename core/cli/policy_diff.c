@@ -46,17 +46,20 @@ static json_t *rule_key(const json_t *table, const json_t *rule)
     return json_string(text ? text : "");
 }
 
+static const char *const lists[] = {"rules", "fallbacks"};
+
 static json_t *keys_of(const json_t *table)
 {
     json_t *keys = json_object();
     const json_t *rule;
     size_t i;
-    json_array_foreach(json_object_get(table, "rules"), i, rule)
-    {
-        json_t *key = rule_key(table, rule);
-        json_object_set_new(keys, json_string_value(key), json_true());
-        json_decref(key);
-    }
+    for (size_t k = 0; k < BR_ARRAY_LEN(lists); k++)
+        json_array_foreach(json_object_get(table, lists[k]), i, rule)
+        {
+            json_t *key = rule_key(table, rule);
+            json_object_set_new(keys, json_string_value(key), json_true());
+            json_decref(key);
+        }
     return keys;
 }
 
@@ -65,13 +68,14 @@ static json_t *only_in(const json_t *table, const json_t *other)
     json_t *out = json_array(), *keys = keys_of(other), *key;
     const json_t *rule;
     size_t i;
-    json_array_foreach(json_object_get(table, "rules"), i, rule)
-    {
-        key = rule_key(table, rule);
-        if (!json_object_get(keys, json_string_value(key)))
-            json_array_append(out, (json_t *)(uintptr_t)rule);
-        json_decref(key);
-    }
+    for (size_t k = 0; k < BR_ARRAY_LEN(lists); k++)
+        json_array_foreach(json_object_get(table, lists[k]), i, rule)
+        {
+            key = rule_key(table, rule);
+            if (!json_object_get(keys, json_string_value(key)))
+                json_array_append(out, (json_t *)(uintptr_t)rule);
+            json_decref(key);
+        }
     json_decref(keys);
     return out;
 }

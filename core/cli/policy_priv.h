@@ -106,7 +106,7 @@ void policy_out_cell(struct policy_out *o, const char *s, unsigned width);
 
 /* "src/a.lua:12", "src/a.lua" or "". */
 const char *policy_where(const json_t *rule, char dst[BR_PATH_MAX + 16]);
-/* "path src/[star]", or "any". */
+/* "path src/[star]", or "any"; "otherwise" for a fallback. */
 const char *policy_matcher(const json_t *rule, char dst[BR_PATTERN_MAX + 32]);
 /* The kind of a rule's source: "profile", "operator", "manifest". */
 const char *policy_source(const json_t *table, const json_t *rule);

@@ -188,6 +188,7 @@ bool policy_table_exact(const struct policy_run *r)
 
 struct reading {
     struct policy_history *h;
+    bool list; /* of the runs; one that is read has a row as well */
     char (*ids)[BR_ID_MAX];
     size_t n;
 };
@@ -200,6 +201,8 @@ static int on_event(void *ctx, const char *text, size_t n, struct br_err *err)
 static int on_row(void *ctx, const struct br_cli_row *row)
 {
     struct reading *r = ctx;
+    if (!r->list)
+        return 0;
     void *ids = r->n < RUNS_MAX ? realloc(r->ids, (r->n + 1) * sizeof(*r->ids)) : NULL;
     if (!ids)
         return r->n < RUNS_MAX ? -BR_E_NOMEM : 0;
@@ -236,10 +239,10 @@ int policy_history_store(struct policy_history *h, const char *run, struct br_er
 
 int policy_history_all(struct policy_history *h, uint32_t last, struct br_err *err)
 {
-    struct reading rd = {.h = h};
+    struct reading rd = {.h = h, .list = true};
     int r = ask_store(&rd, "", err);
     for (size_t i = 0; r == 0 && i < rd.n && i < last; i++)
-        r = policy_history_store(h, rd.ids[i], err); /* it has a row as well */
+        r = policy_history_store(h, rd.ids[i], err);
     free(rd.ids);
     return r;
 }

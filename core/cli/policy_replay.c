@@ -95,6 +95,7 @@ json_t *policy_merge(const json_t *recorded, const json_t *candidate)
     take_rules(rules, recorded, "rules", false, at, shift);
     take_rules(rules, candidate, "rules", true, at, 0);
     take_rules(fallbacks, recorded, "fallbacks", false, at, 0);
+    take_rules(fallbacks, candidate, "fallbacks", true, at, 0);
     json_object_set_new(out, "rules", rules);
     json_object_set_new(out, "fallbacks", fallbacks);
     if (json_array_size(conditions))

@@ -18,6 +18,8 @@ static const char *why_text(char letter)
         return "another action";
     case 'n':
         return "needs a subject";
+    case 'o':
+        return "a rule of its source matches";
     case 'c':
         return "its condition does not hold";
     case 's':
@@ -77,7 +79,11 @@ static void put_rule(struct policy_out *o, const json_t *rule, char letter, unsi
         policy_out_cell(o, where, 1);
         br_buf_printf(&o->v.out, "  ");
     }
-    br_buf_printf(&o->v.out, "%s\n", n > 1 && letter == 's' ? "none matches" : why_text(letter));
+    bool fallback = !json_object_get(rule, "match");
+    br_buf_printf(&o->v.out, "%s\n",
+                  n > 1 && letter == 's'      ? "none matches"
+                  : fallback && letter == 'm' ? "no rule of its source matches"
+                                              : why_text(letter));
 }
 
 /* How many rules from i on are one rule of their author's with the same letter. */
@@ -144,6 +150,33 @@ static void put_words(struct policy_out *o, const json_t *t)
     br_cli_put_line(&o->v.out, (char *)b.data, b.len, o->tty ? 400 : 8192);
 }
 
+/* Its vote is the fallback's: no rule of its source matched. */
+static bool voted(const json_t *t, const json_t *fallback)
+{
+    const json_t *vote;
+    size_t i;
+    json_array_foreach(json_object_get(t, "votes"), i,
+                       vote) if (json_equal(json_object_get(vote, "ruleId"),
+                                            json_object_get(fallback, "id"))) return true;
+    return false;
+}
+
+static bool speaks_of(const json_t *fallback, const json_t *t)
+{
+    const char *action = json_string_value(json_object_get(fallback, "action"));
+    return action && (strcmp(action, "*") == 0 || json_equal(json_object_get(fallback, "action"),
+                                                             json_object_get(t, "action")));
+}
+
+/* What is done where no rule of a source matches. */
+static void put_fallbacks(struct policy_out *o, const json_t *table, const json_t *t)
+{
+    const json_t *f;
+    size_t i;
+    json_array_foreach(json_object_get(table, "fallbacks"), i, f) if (speaks_of(f, t))
+        put_rule(o, f, voted(t, f) ? 'm' : 'o', 1);
+}
+
 static void put_step(struct policy_out *o, const json_t *table, const json_t *t, bool all)
 {
     size_t i, n;
@@ -157,6 +190,7 @@ static void put_step(struct policy_out *o, const json_t *table, const json_t *t,
         br_buf_printf(&o->v.out, "  (only what speaks against it counts)");
     br_buf_printf(&o->v.out, "\n");
     put_rules(o, table, view_str(t, "rules", &n), all, against);
+    put_fallbacks(o, table, t);
     json_array_foreach(json_object_get(t, "votes"), i, vote) put_vote(o, "    vote  ", vote);
 }
 
@@ -274,6 +308,10 @@ static json_t *spell_out(json_t *said, const json_t *table, bool all)
         for (size_t k = 0; letters && letters[k] && k < json_array_size(rules); k++)
             if (all || letters[k] != 'a')
                 json_array_append_new(list, rule_json(table, json_array_get(rules, k), letters[k]));
+        const json_t *f;
+        size_t n;
+        json_array_foreach(json_object_get(table, "fallbacks"), n, f) if (speaks_of(f, t))
+            json_array_append_new(list, rule_json(table, f, voted(t, f) ? 'm' : 'o'));
         json_object_set_new(t, "rules", list);
         json_array_append(commands, t);
     }

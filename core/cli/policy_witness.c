@@ -67,35 +67,32 @@ static const char *first_text(const json_t *list, size_t i)
     return s ? s : "";
 }
 
-/* program, sub-command, one flag of each group, arguments. */
+/* program, sub-command, one flag of each group, an argument. */
 static void add_program(json_t *list, const json_t *rule, const char *id)
 {
     const json_t *c = json_object_get(rule, "command"), *group;
-    const json_t *programs = json_object_get(c, "program");
-    const char *const arguments[] = {"any", "every"};
-    size_t i;
-    for (size_t p = 0; p < json_array_size(programs); p++)
-        for (unsigned variant = 0; variant < VARIANTS; variant++) {
-            BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_SUBJECT_MAX);
-            br_buf_printf(&b, "%s", first_text(programs, p));
-            json_array_foreach(json_object_get(c, "words"), i, group)
-            {
-                br_buf_put_u8(&b, ' ');
-                fill(&b, first_text(group, variant), variant ? 0 : 2, false);
-            }
-            json_array_foreach(json_object_get(c, "flags"), i, group)
-                br_buf_printf(&b, " %s", first_text(group, variant));
-            for (size_t k = 0; k < 2; k++)
-                if (json_array_size(json_object_get(c, arguments[k]))) {
-                    br_buf_put_u8(&b, ' ');
-                    fill(&b, first_text(json_object_get(c, arguments[k]), variant), variant, false);
-                } else if (k == 0 && variant == 1) {
-                    br_buf_printf(&b, " w");
-                }
-            const char *line = br_buf_cstr(&b);
-            if (line)
-                add_command(list, line, id);
+    const json_t *arguments = json_object_get(c, "arguments");
+    size_t i, n;
+    for (unsigned variant = 0; variant < VARIANTS; variant++) {
+        BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_SUBJECT_MAX);
+        fill(&b, view_str(c, "program", &n), variant, false);
+        json_array_foreach(json_object_get(c, "words"), i, group)
+        {
+            br_buf_put_u8(&b, ' ');
+            fill(&b, first_text(group, variant), variant == 1 ? 0 : variant, false);
         }
+        json_array_foreach(json_object_get(c, "flags"), i, group)
+            br_buf_printf(&b, " %s", first_text(group, variant));
+        if (json_array_size(arguments)) {
+            br_buf_put_u8(&b, ' ');
+            fill(&b, first_text(arguments, variant), variant, false);
+        } else if (variant == 1) {
+            br_buf_printf(&b, " w");
+        }
+        const char *line = br_buf_cstr(&b);
+        if (line)
+            add_command(list, line, id);
+    }
 }
 
 static void add_any(json_t *list, const char *action, const char *id)

@@ -24,6 +24,8 @@
     "return policy.bundle { api = 1, name = '" name_ "', rules = {\n" rules_ "} }\n"
 #define ALLOW_ALL "policy.allow { id = 'all', action = '*' },\n"
 
+#define ALLOW_ALL_BUT "policy.allow { id = 'all', action = { 'process.exec', 'fs.write' } },\n"
+
 static const char manifest[] = "id: fix\ntitle: t\ngoal: g\nacceptance: [a]\n"
                                "allowed_paths: [src/**]\npermissions: {fs.write: deny}\n"
                                "delivery: {type: none}\n";
@@ -200,6 +202,20 @@ static void test_why(void **state)
     assert_int_equal(json_array_size(json_object_get(one, "rules")), 1);
     json_decref(o);
     e2e_result_free(&r);
+    e2e_write(&t, "other.lua",
+              BUNDLE("other", "policy.otherwise { id = 'rest', action = 'fs.read' },\n"
+                              "policy.allow { id = 'read', action = 'fs.read', path = 'a' },\n"));
+    POLICY("why", "-p", "other.lua", "fs.read", "b");
+    expect_out(0, "ask  by operator:rest (operator)");
+    expect_out(0, "no rule of its source matches");
+    e2e_result_free(&r);
+    POLICY("why", "-p", "other.lua", "fs.read", "a");
+    expect_out(0, "allow  by operator:read (operator)");
+    expect_out(0, "a rule of its source matches");
+    e2e_result_free(&r);
+    POLICY("show", "other.lua");
+    expect_out(0, "otherwise");
+    e2e_result_free(&r);
     POLICY("why", "-p", "policy.lua", "-t", "task.yaml", "fs.write", "src/a");
     expect_out(0, "deny  by manifest:fs.write (manifest)");
     expect_out(0, "vote  operator allow  operator:all");
@@ -342,6 +358,13 @@ static void test_replay(void **state)
     POLICY("replay", "--policy", "policy.lua");
     expect_out(0, "3 decisions of 1 runs: 0 would be looser, 0 stricter, 0 the same by another");
     e2e_result_free(&r);
+    e2e_write(
+        &t, "rest.lua",
+        BUNDLE("rest", "policy.otherwise { id = 'rest', action = 'fs.read' },\n" ALLOW_ALL_BUT));
+    POLICY("replay", "--policy", "rest.lua", "last"); /* the candidate's fallbacks as well */
+    expect_out(10, "operator:all -> operator:rest");
+    expect_out(10, "0 would be looser, 1 stricter, 0 the same by another");
+    e2e_result_free(&r);
     e2e_write(&t, "strict.lua",
               BUNDLE("strict", "policy.ask { id = 'ask', action = { 'fs.read', 'fs.write' } },\n"
                                "policy.deny { id = 'no', action = 'process.exec',\n"
@@ -439,6 +462,16 @@ static void test_diff(void **state)
     assert_true(json_integer_value(json_object_get(o, "newlyAsked")) > 0);
     assert_true(json_is_false(json_object_get(o, "proof")));
     json_decref(o);
+    e2e_result_free(&r);
+    e2e_write(&t, "meant.lua",
+              BUNDLE("meant", "policy.deny { id = 'no-push',\n"
+                              "  action = 'process.exec',\n"
+                              "  command = policy.command { 'git', 'push' } },\n"));
+    e2e_write(&t, "empty.lua", BUNDLE("meant", ""));
+    POLICY("diff", "empty.lua", "meant.lua");
+    expect_out(10, "+ deny   operator:no-push");
+    expect_out(10, "newly denied: ");
+    expect_out(10, "process.exec  git push");
     e2e_result_free(&r);
     POLICY("diff", "some.lua", "some.lua");
     expect_out(0, "no decision changes");
