@@ -18,6 +18,8 @@ install(CODE [[
   file(CREATE_LINK ../libexec/bridle/bridle "${bin}/bridle" SYMBOLIC)
 ]])
 
+# what editors and luacheck know of the Lua API (docs/lua-api.md)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/lua/meta DESTINATION share/bridle/lua)
 install(FILES ${CMAKE_SOURCE_DIR}/share/completions/bridle.bash
         DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME bridle)
 install(FILES ${CMAKE_SOURCE_DIR}/share/completions/_bridle

@@ -349,7 +349,7 @@ in a sandbox without files, network, clock or randomness; each example below run
 `-->` is what an expression gives, behind `--!` a part of the error that a line raises.
 
 An editor with the Lua language server knows all of it with this `.luarc.json` beside the file, in which
-`lua/meta` is that folder of Bridle's sources:
+`lua/meta` is that folder of Bridle's sources, or of an installation (`/usr/share/bridle/lua/meta`):
 
 ```json
 { "runtime.version": "Lua 5.4", "workspace.library": ["lua/meta"],
