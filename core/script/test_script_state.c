@@ -141,6 +141,12 @@ static void test_json(void **state)
     check_lua(
         "local deep = ('['):rep(64) .. (']'):rep(64)\nreturn json.encode(json.decode(deep)) == "
         "deep and json.decode('[' .. deep .. ']') == nil");
+    /* the limit is met at each of the bytes around an object's first */
+    check_lua("for n = 16777216 - 12, 16777216 do\n"
+              "  local ok, e = pcall(json.encode, { ('x'):rep(n - 4), { a = 1 } })\n"
+              "  if ok ~= (n <= 16777216 - 8) then return 'at ' .. n end\n"
+              "  if not ok and not e:find('longer than', 1, true) then return e end\nend\n"
+              "return true");
     check_lua(
         "return tostring(json.null) == 'null' and json.array() ~= nil and not pcall(json.array, "
         "setmetatable({}, {}))");

@@ -165,6 +165,8 @@ int session_compile(struct session *s, struct br_err *err)
     /* the profile's text runs first, and which one it was cannot be told from here */
     const char *profile = s->choice.source && s->choice.source[0] ? s->choice.path : "";
     const char *policy = s->policy_path[0] ? s->policy_path : "default";
+    if (r < 0 && !*profile) /* for the record */
+        snprintf(s->scripted_reply.text, sizeof(s->scripted_reply.text), "%s", policy);
     if (r == -BR_E_TIMEOUT)
         return br_err_set(err, BR_E_INVALID_POLICY,
                           "the policy '%s'%s%.512s%s did not compile within %u seconds; it was not "
