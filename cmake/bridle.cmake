@@ -125,7 +125,7 @@ function(br_foreign target name)
                ${CMAKE_SOURCE_DIR}/vendor/npm/packages.txt ${CMAKE_SOURCE_DIR}/vendor/npm/unpack)
   list(TRANSFORM ARGN PREPEND ${dir}/src/)
   add_library(${target} STATIC ${ARGN})
-  set_target_properties(${target} PROPERTIES COMPILE_OPTIONS "-w;-O2;-g0;-fstack-protector-strong")
+  set_target_properties(${target} PROPERTIES COMPILE_OPTIONS "-w;-O2;-g0;-fstack-protector-strong;-DTREE_SITTER_REUSE_ALLOCATOR")
   target_include_directories(${target} PRIVATE ${dir}/src)
 endfunction()
 

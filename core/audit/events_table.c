@@ -28,6 +28,7 @@
 #define USAGE(n)          {.name = n, .kind = FIELD_USAGE}
 #define RECORD_OPT(n, f)  {.name = n, .kind = FIELD_RECORD, .fields = f, .optional = true}
 #define LIST(n, f, b)     {.name = n, .kind = FIELD_LIST, .fields = f, .max = b}
+#define LIST_OPT(n, f, b) {.name = n, .kind = FIELD_LIST, .fields = f, .max = b, .optional = true}
 #define SUBJECT           TEXT_OPT("subject", 0, BR_SUBJECT_MAX)
 #define NOTE_OPT(n)       TEXT_OPT(n, 0, BR_EVENT_NOTE_MAX)
 #define MESSAGE           TEXT("message", 0, BR_EVENT_NOTE_MAX)
@@ -37,6 +38,7 @@
 #define EFFECTS "allow|ask|deny"
 #define CHANGES_MAX 10000
 #define VOTES_MAX 64
+#define PIECES_MAX 32
 
 FIELDS(error_fields) {
     ID("code"), MESSAGE, END};
@@ -97,10 +99,12 @@ FIELDS(bridle_text) {
 FIELDS(vote) {
     TEXT("source", 0, BR_NAME_MAX), TEXT("ruleId", 0, BR_NAME_MAX), ENUM("effect", EFFECTS),
     NOTE_OPT("reason"), END};
+FIELDS(piece) {
+    ID("action"), TEXT("subject", 0, BR_SUBJECT_MAX), ENUM("effect", EFFECTS), END};
 FIELDS(bridle_votes) {
     ID("callId"), ID("action"), SUBJECT, ENUM("effect", EFFECTS),
     TEXT("ruleId", 0, BR_NAME_MAX), TEXT("source", 0, BR_NAME_MAX), BOOL("opaque"),
-    LIST("votes", vote, VOTES_MAX), END};
+    LIST("votes", vote, VOTES_MAX), LIST_OPT("pieces", piece, PIECES_MAX), END};
 FIELDS(bridle_launch) {
     ID("sandbox"), ID("image"), ENUM("network", "none|enabled"), COUNT("mounts"),
     OBJECT("receipt"), END};

@@ -230,6 +230,21 @@ int br_json_scan(const char *s, size_t n, unsigned max_depth, unsigned max_nodes
                  struct br_err *err);
 
 /*
+ * A word of a command that is known only in part, because a shell will expand it: one of these
+ * bytes, which no UTF-8 text has, stands for what is not known.
+ *   FILE  a part of a file's name: no '/'. The word may become several of the same form.
+ *   PART  any bytes, none included, but no end of the word.
+ *   ANY   those too, so that the word may become several, or none.
+ */
+#define BR_UNKNOWN_FILE '\xfd'
+#define BR_UNKNOWN_PART '\xfe'
+#define BR_UNKNOWN_ANY '\xff'
+static inline bool br_is_unknown(char c)
+{
+    return (unsigned char)c >= 0xfd;
+}
+
+/*
  * Append the subject of a command: its words, joined by one space. A word made only of
  * [A-Za-z0-9_@%+=:,./-] stays bare; any other, and an empty one, is put in single quotes, a quote
  * inside as '\''. (A shell string, {"/bin/sh", "-c", STRING} marked as one, has STRING itself as

@@ -70,11 +70,17 @@ static int on_answer(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
         a->warnings = read_texts(m);
         break;
     case BR_MSG_SHELL_PARSED:
-        a->flag = br_rd_u8(&m->rd);
+        a->flag = br_rd_u8(&m->rd) & 1;
         br_rd_str(&m->rd, a->text, sizeof(a->text));
         a->commands = json_array();
-        for (uint32_t n = br_rd_u32(&m->rd); n > 0 && !m->rd.failed; n--)
+        for (uint32_t n = br_rd_u32(&m->rd); n > 0 && !m->rd.failed; n--) {
+            json_decref(read_texts(m)); /* variables */
             json_array_append_new(a->commands, read_texts(m));
+        }
+        for (uint32_t n = br_rd_u32(&m->rd); n > 0 && !m->rd.failed; n--) {
+            br_rd_u8(&m->rd);
+            free(br_rd_strdup(&m->rd, BR_MSG_MAX));
+        }
         break;
     case BR_MSG_PREDICATE_VOTE:
         a->flag = br_rd_u8(&m->rd);

@@ -164,19 +164,10 @@ static int on_shell(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
         r = br_rd_done(&m->rd);
     if (r < 0)
         return r;
-    static struct br_shell sh; /* 10 KiB; the program has one thread */
+    static struct br_shell sh; /* 20 KiB; the program has one thread */
     br_shell_parse(&sh, text.data, text.len);
-    if (sh.opaque)
-        br_shell_guess(&sh, text.data, text.len);
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    br_buf_put_u8(&o.buf, sh.opaque);
-    br_buf_put_str(&o.buf, sh.why);
-    br_buf_put_u32(&o.buf, sh.ncommands);
-    for (unsigned i = 0; i < sh.ncommands; i++) {
-        br_buf_put_u32(&o.buf, sh.count[i]);
-        for (unsigned k = 0; k < sh.count[i]; k++)
-            br_buf_put_str(&o.buf, sh.words[sh.first[i] + k]);
-    }
+    br_shell_reply(&sh, &o.buf);
     br_shell_free(&sh);
     return br_chan_send(c, BR_MSG_SHELL_PARSED, m->id, &o, err);
 }

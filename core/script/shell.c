@@ -1,228 +1,242 @@
 /*
- * The shell splitter: conservative and small. It knows plain words, quotes, backslashes, comments
- * and the operators ; && || | and newline. What it does not know, or what dash could understand in
- * another way, makes the whole string opaque: expansions, patterns, substitutions, redirections,
- * background jobs, groups, reserved words, assignments in front, wrappers (argv.c). The text is a
- * model's; its only power here is to be called opaque.
+ * The decomposer's parser: tree-sitter with its grammar of bash, inside of a budget of memory,
+ * time and nodes. The text is a model's and the parser is foreign code: every leaf of its tree is
+ * compared with the bytes by shell_walk.c and shell_word.c, and what they do not know is opaque.
+ *
+ * tree-sitter has no way to fail for want of memory, so its allocations are ours: over the budget
+ * the parse is left with longjmp(), and parser and tree are freed with everything they had.
  */
+#include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "script/argv.h"
-#include "script/shell.h"
+#include "script/shell_priv.h"
 
-/* What ends a command: a newline or the end may stand alone, the others may not; a joining operator
- * needs a command behind it too. */
-enum ending { END_LINE, END_LIST, END_JOIN };
+const TSLanguage *tree_sitter_bash(void);
 
-struct scan {
-    struct br_shell *sh;
-    const char *p, *end;
-    bool in_word;      /* a word is open, perhaps still empty ('') */
-    size_t word_start; /* in sh->text */
-    bool need_command; /* after && || | a command must follow */
+/* ---- memory ---- */
+
+struct block {
+    struct block *next, *prev;
+    size_t size;
+    size_t pad; /* keeps what follows aligned to 16 */
 };
 
-static void put(struct scan *s, char c)
+static struct {
+    struct block head;
+    size_t used;
+    jmp_buf out;
+    bool armed; /* a parse is on: over the budget is out of it */
+} heap;
+
+static void *over(void)
 {
-    /* a word is never longer than its spelling, and what ends it leaves room for its NUL */
-    br_require(s->sh->text_len < s->sh->text_cap);
-    s->sh->text[s->sh->text_len++] = c;
+    if (!heap.armed)
+        abort();
+    longjmp(heap.out, 1);
 }
 
-static bool refuse(struct br_shell *sh, const char *why)
+static void link_block(struct block *b)
 {
-    sh->opaque = true;
-    sh->why = why;
-    return false;
+    b->next = heap.head.next;
+    b->prev = &heap.head;
+    if (b->next)
+        b->next->prev = b;
+    heap.head.next = b;
 }
 
-static const char *const reserved[] = {"if",       "then", "else", "elif", "fi",   "for", "while",
-                                       "until",    "do",   "done", "case", "esac", "in",  "select",
-                                       "function", "!",    "{",    "}",    "[[",   "]]"};
-
-static bool is_assignment(const char *word)
+static void *heap_alloc(size_t n)
 {
-    size_t name = strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
-    return name > 0 && (word[name] == '=' || (word[name] == '+' && word[name + 1] == '='));
+    if (n > BR_SHELL_MEMORY_MAX - heap.used)
+        return over();
+    struct block *b = malloc(sizeof(*b) + n);
+    if (!b)
+        return over();
+    b->size = n;
+    heap.used += n;
+    link_block(b);
+    return b + 1;
 }
 
-static bool is_reserved(const char *word)
+static void *heap_calloc(size_t count, size_t n)
 {
-    for (size_t i = 0; i < BR_ARRAY_LEN(reserved); i++)
-        if (strcmp(word, reserved[i]) == 0)
-            return true;
-    return false;
+    size_t total;
+    if (__builtin_mul_overflow(count, n, &total))
+        return over();
+    void *p = heap_alloc(total);
+    memset(p, 0, total);
+    return p;
 }
 
-/* The first word of a command. Quoted reserved words are only words, but who writes them? */
-static bool check_first(struct scan *s, const char *word)
+static void heap_free(void *p)
 {
-    if (is_assignment(word))
-        return refuse(s->sh, "it sets variables, which can change what runs");
-    if (is_reserved(word))
-        return refuse(s->sh, "it has a word of the shell's grammar, such as 'if' or '!'");
-    return true;
-}
-
-static bool end_word(struct scan *s)
-{
-    struct br_shell *sh = s->sh;
-    if (!s->in_word)
-        return true;
-    s->in_word = false;
-    put(s, '\0');
-    const char *word = sh->text + s->word_start;
-    unsigned c = sh->ncommands;
-    if (sh->nwords == BR_SHELL_WORDS_MAX)
-        return refuse(sh, "it has too many words");
-    if (sh->count[c] == 0) {
-        sh->first[c] = sh->nwords;
-        if (!check_first(s, word))
-            return false;
-    }
-    sh->words[sh->nwords++] = word;
-    sh->count[c]++;
-    return true;
-}
-
-static bool end_command(struct scan *s, enum ending how)
-{
-    struct br_shell *sh = s->sh;
-    if (!end_word(s))
-        return false;
-    unsigned c = sh->ncommands;
-    if (sh->count[c] == 0)
-        return how == END_LINE || refuse(sh, "an operator has no command beside it");
-    const char *why;
-    if (br_shell_argv_opaque(&sh->words[sh->first[c]], sh->count[c], &why))
-        return refuse(sh, why);
-    if (c == BR_SHELL_COMMANDS_MAX)
-        return refuse(sh, "it has too many commands");
-    s->need_command = how == END_JOIN;
-    sh->ncommands++;
-    return true;
-}
-
-static void open_word(struct scan *s)
-{
-    if (s->in_word)
+    if (!p)
         return;
-    s->in_word = true;
-    s->word_start = s->sh->text_len;
+    struct block *b = (struct block *)p - 1;
+    b->prev->next = b->next;
+    if (b->next)
+        b->next->prev = b->prev;
+    heap.used -= b->size;
+    free(b);
 }
 
-static bool single_quotes(struct scan *s)
+static void *heap_realloc(void *p, size_t n)
 {
-    const char *close = memchr(s->p, '\'', (size_t)(s->end - s->p));
-    if (!close)
-        return refuse(s->sh, "a quote is not closed");
-    while (s->p < close)
-        put(s, *s->p++);
-    s->p++;
-    return true;
+    if (!p)
+        return heap_alloc(n);
+    struct block *b = (struct block *)p - 1;
+    if (n > b->size && n - b->size > BR_SHELL_MEMORY_MAX - heap.used)
+        return over();
+    struct block *moved = realloc(b, sizeof(*b) + n);
+    if (!moved)
+        return over();
+    heap.used += n - moved->size;
+    moved->size = n;
+    moved->prev->next = moved;
+    if (moved->next)
+        moved->next->prev = moved;
+    return moved + 1;
 }
 
-static bool double_quotes(struct scan *s)
+/* ---- the parser ---- */
+
+static TSParser *parser;
+static uint8_t kinds[1024]; /* enum kind by symbol */
+
+static const struct {
+    const char *name;
+    uint8_t kind;
+} names[] = {
+    {"program", K_BLOCK},
+    {"list", K_BLOCK},
+    {"pipeline", K_BLOCK},
+    {"subshell", K_BLOCK},
+    {"compound_statement", K_BLOCK},
+    {"negated_command", K_BLOCK},
+    {"if_statement", K_BLOCK},
+    {"elif_clause", K_BLOCK},
+    {"else_clause", K_BLOCK},
+    {"while_statement", K_BLOCK},
+    {"do_group", K_BLOCK},
+    {"comment", K_COMMENT},
+    {"function_definition", K_FUNCTION},
+    {"for_statement", K_FOR},
+    {"case_statement", K_CASE},
+    {"case_item", K_CASE_ITEM},
+    {"command", K_COMMAND},
+    {"command_name", K_COMMAND_NAME},
+    {"redirected_statement", K_REDIRECTED},
+    {"declaration_command", K_DECLARATION},
+    {"test_command", K_TEST},
+    {"variable_assignment", K_ASSIGNMENT},
+    {"variable_assignments", K_ASSIGNMENTS},
+    {"file_redirect", K_FILE_REDIRECT},
+    {"heredoc_redirect", K_HERE_REDIRECT},
+    {"herestring_redirect", K_HERE_STRING},
+    {"heredoc_start", K_HERE_START},
+    {"heredoc_body", K_HERE_BODY},
+    {"heredoc_content", K_HERE_CONTENT},
+    {"heredoc_end", K_HERE_END},
+    {"file_descriptor", K_DESCRIPTOR},
+    {"variable_name", K_NAME},
+    {"word", K_WORD},
+    {"number", K_WORD},
+    {"string", K_STRING},
+    {"string_content", K_CONTENT},
+    {"raw_string", K_RAW_STRING},
+    {"ansi_c_string", K_ANSI_STRING},
+    {"concatenation", K_CONCATENATION},
+    {"simple_expansion", K_VARIABLE},
+    {"expansion", K_EXPANSION},
+    {"arithmetic_expansion", K_ARITHMETIC},
+    {"brace_expression", K_BRACES},
+    {"extglob_pattern", K_PATTERN},
+    {"regex", K_PATTERN},
+    {"command_substitution", K_SUBSTITUTION},
+    {"process_substitution", K_PROCESS},
+};
+
+static enum kind kind_of_name(const char *name)
 {
-    while (s->p < s->end) {
-        char c = *s->p++;
-        if (c == '"')
-            return true;
-        if (c == '$' || c == '`')
-            return refuse(s->sh, "it has an expansion ('$' or '`')");
-        if (c == '\\' && s->p < s->end && strchr("$`\"\\\n", *s->p)) {
-            c = *s->p++;
-            if (c == '\n')
-                continue;
-        }
-        put(s, c);
+    for (size_t i = 0; i < BR_ARRAY_LEN(names); i++)
+        if (strcmp(names[i].name, name) == 0)
+            return (enum kind)names[i].kind;
+    return K_OTHER;
+}
+
+static void learn_kinds(const TSLanguage *bash)
+{
+    uint32_t n = ts_language_symbol_count(bash);
+    for (uint32_t i = 0; i < n && i < BR_ARRAY_LEN(kinds); i++) {
+        TSSymbolType type = ts_language_symbol_type(bash, (TSSymbol)i);
+        kinds[i] = type == TSSymbolTypeAnonymous ? K_TOKEN
+                   : type == TSSymbolTypeRegular
+                       ? kind_of_name(ts_language_symbol_name(bash, (TSSymbol)i))
+                       : K_OTHER;
     }
-    return refuse(s->sh, "a quote is not closed");
 }
 
-static bool backslash(struct scan *s)
+enum kind shell_kind(TSNode node)
 {
-    if (s->p == s->end)
-        return refuse(s->sh, "it ends in a backslash");
-    char c = *s->p++;
-    if (c == '\n')
-        return true; /* a continued line */
-    open_word(s);
-    put(s, c);
-    return true;
+    TSSymbol s = ts_node_symbol(node);
+    if (ts_node_is_missing(node) || s >= BR_ARRAY_LEN(kinds))
+        return K_OTHER;
+    return (enum kind)kinds[s];
 }
 
-/* One of ; & | and newline; p is behind it. */
-static bool operator(struct scan *s, char c)
+static bool parser_ready(void)
 {
-    bool doubled = s->p < s->end && *s->p == c;
-    if (c == '\n')
-        return end_command(s, END_LINE);
-    if (c == ';')
-        return doubled ? refuse(s->sh, "';;' belongs to 'case'") : end_command(s, END_LIST);
-    if (c == '&' && !doubled)
-        return refuse(s->sh, "it starts a job in the background ('&')");
-    s->p += doubled;
-    if (s->p < s->end && (*s->p == '&' || *s->p == '|'))
-        return refuse(s->sh, "its operators are not those of a simple list");
-    return end_command(s, END_JOIN);
-}
-
-static bool one_char(struct scan *s)
-{
-    char c = *s->p++;
-    switch (c) {
-    case ' ':
-    case '\t':
-        return end_word(s);
-    case '\n':
-    case ';':
-    case '&':
-    case '|':
-        return operator(s, c);
-    case '\'':
-        open_word(s);
-        return single_quotes(s);
-    case '"':
-        open_word(s);
-        return double_quotes(s);
-    case '\\':
-        return backslash(s);
-    case '#':
-        if (s->in_word)
-            break;
-        while (s->p < s->end && *s->p != '\n')
-            s->p++;
+    if (parser)
         return true;
-    case '$':
-    case '`':
-        return refuse(s->sh, "it has an expansion ('$' or '`')");
-    case '<':
-    case '>':
-        return refuse(s->sh, "it redirects input or output");
-    case '(':
-    case ')':
-        return refuse(s->sh, "it has a subshell or a function");
-    case '~':
-        if (s->in_word)
-            break;
-        return refuse(s->sh, "it has a word that starts with '~'");
-    case '{':
-    case '}':
-        return refuse(s->sh, "it has braces");
-    case '*':
-    case '?':
-    case '[':
-        return refuse(s->sh, "it has a pattern, and the words it stands for depend on files");
-    default:
-        if ((unsigned char)c < 0x20 || c == 0x7f)
-            return refuse(s->sh, "it has a control character");
-        break;
-    }
-    open_word(s);
-    put(s, c);
+    const TSLanguage *bash = tree_sitter_bash();
+    ts_set_allocator(heap_alloc, heap_calloc, heap_realloc, heap_free);
+    parser = ts_parser_new();
+    if (!parser || !ts_parser_set_language(parser, bash))
+        return false;
+    ts_parser_set_timeout_micros(parser, BR_SHELL_PARSE_US);
+    learn_kinds(bash);
     return true;
+}
+
+/* Everything that tree-sitter has, the parser too. */
+static void parser_drop(void)
+{
+    while (heap.head.next)
+        heap_free(heap.head.next + 1);
+    parser = NULL;
+}
+
+/* ---- the result ---- */
+
+bool shell_refuse(struct br_shell *sh, const char *why)
+{
+    if (!sh->opaque)
+        sh->why = why;
+    sh->opaque = true;
+    return false;
+}
+
+void shell_put(struct br_shell *sh, char c)
+{
+    if (sh->text_len + 1 < sh->text_cap)
+        sh->text[sh->text_len++] = c;
+    else
+        shell_refuse(sh, "its words are too long");
+}
+
+const char *shell_add_word(struct br_shell *sh, size_t start)
+{
+    if (sh->nwords == BR_SHELL_WORDS_MAX) {
+        shell_refuse(sh, "it has too many words");
+        return NULL;
+    }
+    if (sh->text_len + 1 >= sh->text_cap) {
+        shell_refuse(sh, "its words are too long");
+        return NULL;
+    }
+    sh->text[sh->text_len++] = '\0';
+    sh->words[sh->nwords] = sh->text + start;
+    return sh->words[sh->nwords++];
 }
 
 void br_shell_free(struct br_shell *sh)
@@ -230,197 +244,70 @@ void br_shell_free(struct br_shell *sh)
     free(br_steal_ptr(&sh->text));
 }
 
-static void parse(struct scan *s)
+static bool has_control(const char *p, size_t n)
 {
-    while (s->p < s->end)
-        if (!one_char(s))
-            return;
-    if (!end_command(s, END_LINE))
-        return;
-    if (s->need_command)
-        refuse(s->sh, "an operator has no command beside it");
-    else if (s->sh->ncommands == 0)
-        refuse(s->sh, "it has no command");
+    for (size_t i = 0; i < n; i++)
+        if (((unsigned char)p[i] < 0x20 && p[i] != '\t' && p[i] != '\n') || p[i] == 0x7f)
+            return true;
+    return false;
+}
+
+static void parse(struct walk *w)
+{
+    /* what is used behind longjmp() is in static memory or not changed before it */
+    heap.armed = true;
+    if (setjmp(heap.out) == 0) {
+        TSTree *tree =
+            parser_ready() ? ts_parser_parse_string(parser, NULL, w->text, w->len) : NULL;
+        if (tree) {
+            TSNode root = ts_tree_root_node(tree);
+            w->cursor = ts_tree_cursor_new(root);
+            shell_walk(w);
+            ts_tree_cursor_delete(&w->cursor);
+            ts_tree_delete(tree);
+        } else {
+            shell_refuse(w->sh, "it takes too long to be taken apart");
+            w->broken = true;
+            parser_drop();
+        }
+    } else {
+        shell_refuse(w->sh, "it needs too much memory to be taken apart");
+        w->broken = true;
+        parser_drop();
+    }
+    heap.armed = false;
 }
 
 void br_shell_parse(struct br_shell *sh, const void *text, size_t n)
 {
-    memset(sh, 0, sizeof(*sh));
-    if (n == 0) {
-        refuse(sh, "it has no command");
-    } else if (n > BR_SHELL_MAX) {
-        refuse(sh, "it is too long");
-    } else if (!br_utf8_valid(text, n) || memchr(text, 0, n)) {
-        refuse(sh, "it is not text");
-    } else {
-        sh->text_cap = n + 2;
-        sh->text = malloc(sh->text_cap);
-        struct scan s = {.sh = sh, .p = text, .end = (const char *)text + n};
-        if (sh->text)
-            parse(&s);
-        else
-            refuse(sh, "there is no memory to take it apart");
-    }
-    if (sh->opaque)
-        sh->ncommands = sh->nwords = 0;
-}
-
-/* ---- what may run in an opaque string ---- */
-
-/* Reads on where the parser gives up. Its words are only ever compared with rules that deny, so
- * that a mistake makes an answer stricter. */
-struct guess {
-    struct scan s;
-    char quote;         /* ' or " while one is open */
-    bool drop;          /* the next word is the file of a redirection */
-    bool here, strip;   /* that word ends a here-document; tabs in front of it do not count */
-    bool here_pending;  /* the document starts at the next line */
-    bool here_literal;  /* its end was quoted: nothing in it is run */
-    size_t here_end[2]; /* of the word that ends it: start and length, in the text */
-};
-
-static void guess_word(struct guess *g)
-{
-    struct scan *s = &g->s;
-    struct br_shell *sh = s->sh;
-    if (!s->in_word)
-        return;
-    s->in_word = false;
-    put(s, '\0');
-    const char *word = sh->text + s->word_start;
-    unsigned c = sh->ncommands;
-    if (g->here) {
-        g->here_end[0] = s->word_start;
-        g->here_end[1] = strlen(word);
-        g->here_pending = true;
-    }
-    bool skip = g->drop || sh->nwords == BR_SHELL_WORDS_MAX || c == BR_SHELL_COMMANDS_MAX ||
-                (sh->count[c] == 0 && (!*word || is_reserved(word) || is_assignment(word)));
-    g->drop = g->here = false;
-    if (skip)
-        return;
-    if (sh->count[c]++ == 0)
-        sh->first[c] = sh->nwords;
-    sh->words[sh->nwords++] = word;
-}
-
-static void guess_command(struct guess *g)
-{
-    struct br_shell *sh = g->s.sh;
-    guess_word(g);
-    g->drop = g->here = false;
-    if (sh->ncommands < BR_SHELL_COMMANDS_MAX && sh->count[sh->ncommands])
-        sh->ncommands++;
-}
-
-/* p is behind < or >. */
-static void guess_redirection(struct guess *g, char c)
-{
-    struct scan *s = &g->s;
-    const char *word = s->sh->text + s->word_start;
-    size_t n = s->sh->text_len - s->word_start;
-    bool number = s->in_word && n > 0;
-    for (size_t i = 0; i < n && number; i++)
-        number = word[i] >= '0' && word[i] <= '9';
-    if (number) { /* of the descriptor */
-        s->in_word = false;
-        s->sh->text_len = s->word_start;
-    }
-    guess_word(g);
-    const char *from = s->p;
-    while (s->p < s->end && strchr("<>&|-", *s->p))
-        s->p++;
-    size_t more = (size_t)(s->p - from);
-    g->drop = !(more == 2 && from[0] == '&' && from[1] == '-'); /* closing names no file */
-    g->here = c == '<' && more > 0 && from[0] == '<' && !(more > 1 && from[1] == '<');
-    if (g->here) {
-        g->strip = more > 1;
-        g->here_literal = false;
-    }
-}
-
-/* At the start of a line: skip the here-document, unless its end is not found or it runs things. */
-static void guess_here(struct guess *g)
-{
-    struct scan *s = &g->s;
-    const char *end = s->sh->text + g->here_end[0];
-    g->here_pending = false;
-    for (const char *p = s->p; p < s->end;) {
-        const char *nl = memchr(p, '\n', (size_t)(s->end - p));
-        const char *stop = nl ? nl : s->end, *line = p;
-        while (g->strip && line < stop && *line == '\t')
-            line++;
-        if ((size_t)(stop - line) == g->here_end[1] && memcmp(line, end, g->here_end[1]) == 0) {
-            size_t body = (size_t)(p - s->p);
-            if (g->here_literal || (!memchr(s->p, '$', body) && !memchr(s->p, '`', body)))
-                s->p = stop;
-            return;
-        }
-        p = nl ? nl + 1 : s->end;
-    }
-}
-
-static void guess_quoted(struct guess *g, char c)
-{
-    struct scan *s = &g->s;
-    if (c == g->quote) {
-        g->quote = 0;
-    } else if (g->quote == '\'') {
-        put(s, c);
-    } else if (c == '`' || (c == '$' && s->p < s->end && *s->p == '(')) {
-        g->quote = 0;
-        guess_command(g);
-    } else if (c == '\\' && s->p < s->end && strchr("$`\"\\\n", *s->p)) {
-        if (*s->p != '\n')
-            put(s, *s->p);
-        s->p++;
-    } else {
-        put(s, c);
-    }
-}
-
-static void guess_char(struct guess *g, char c)
-{
-    struct scan *s = &g->s;
-    if (g->quote) {
-        guess_quoted(g, c);
-    } else if (c == ' ' || c == '\t') {
-        guess_word(g);
-    } else if (strchr(";&|()`\n", c)) {
-        guess_command(g);
-        if (c == '\n' && g->here_pending)
-            guess_here(g);
-    } else if (c == '<' || c == '>') {
-        guess_redirection(g, c);
-    } else if (c == '#' && !s->in_word) {
-        while (s->p < s->end && *s->p != '\n')
-            s->p++;
-    } else if (c == '\'' || c == '"') {
-        open_word(s);
-        g->quote = c;
-        g->here_literal |= g->here;
-    } else if (c == '\\') {
-        g->here_literal |= g->here;
-        if (s->p < s->end && *s->p != '\n') {
-            open_word(s);
-            put(s, *s->p);
-        }
-        s->p += s->p < s->end;
-    } else {
-        open_word(s);
-        put(s, c);
-    }
-}
-
-void br_shell_guess(struct br_shell *sh, const void *text, size_t n)
-{
-    sh->ncommands = sh->nwords = 0;
-    memset(sh->count, 0, sizeof(sh->count));
-    if (!sh->text) /* it is no text, or there is no memory */
-        return;
+    memset(sh, 0, offsetof(struct br_shell, commands));
+    sh->text = NULL;
     sh->text_len = 0;
-    struct guess g = {.s = {.sh = sh, .p = text, .end = (const char *)text + n}};
-    while (g.s.p < g.s.end)
-        guess_char(&g, *g.s.p++);
-    guess_command(&g);
+    if (n == 0) {
+        shell_refuse(sh, "it has no command");
+        return;
+    }
+    if (n > BR_SHELL_MAX) {
+        shell_refuse(sh, "it is too long");
+        return;
+    }
+    if (!br_utf8_valid(text, n) || memchr(text, 0, n)) {
+        shell_refuse(sh, "it is not text");
+        return;
+    }
+    sh->text_cap = 2 * n + BR_SHELL_WORDS_MAX + 16;
+    sh->text = malloc(sh->text_cap);
+    if (!sh->text) {
+        shell_refuse(sh, "there is no memory to take it apart");
+        return;
+    }
+    if (has_control(text, n))
+        shell_refuse(sh, "it has a control character");
+    static struct walk w;
+    w = (struct walk){.sh = sh, .text = text, .len = (uint32_t)n};
+    parse(&w);
+    if (!sh->opaque && sh->ncommands == 0 && sh->nredirects == 0)
+        shell_refuse(sh, w.variables ? "it only sets variables" : "it has no command");
+    if (w.broken)
+        shell_guess(sh, text, n);
 }

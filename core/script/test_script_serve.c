@@ -213,11 +213,11 @@ static void test_shell(void **state)
     assert_int_equal(g.a.flag, 0);
     BR_CLEANUP_FREE char *text = json_dumps(g.a.commands, JSON_COMPACT);
     assert_string_equal(text, "[[\"git\",\"diff\"],[\"rm\",\"-rf\",\"a b\"]]");
-    rig_shell(&g, "echo $(rm x)");
+    rig_shell(&g, "echo; rm x; if");
     assert_int_equal(g.a.flag, 1);
-    rig_says(&g, "expansion"); /* and what may be in it, for rules that deny */
+    rig_says(&g, "grammar"); /* and what may be in it, for rules that deny */
     BR_CLEANUP_FREE char *guess = json_dumps(g.a.commands, JSON_COMPACT);
-    assert_string_equal(guess, "[[\"echo\",\"$\"],[\"rm\",\"x\"]]");
+    assert_string_equal(guess, "[[\"echo\"],[\"rm\",\"x\"]]");
     BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(1 << 20);
     for (unsigned i = 0; i < 60000; i++)
         br_buf_put_str(&b, "");

@@ -19,7 +19,7 @@
 
 struct good {
     const char *text;
-    const char *words; /* words joined by '|', commands by '||' */
+    const char *words; /* words joined by '|', commands by '||', see words_of() */
 };
 
 static const struct good parsed[] = {
@@ -37,7 +37,6 @@ static const struct good parsed[] = {
     {"echo 'it'\\''s'", "echo|it's"},
     {"echo \"a\\\"b\\\\c\\d\"", "echo|a\"b\\c\\d"},
     {"echo \"a\\\nb\"", "echo|ab"},
-    {"ec\\\nho x", "echo|x"},
     {"echo ''", "echo|"},
     {"echo '' \"\" x", "echo|||x"},
     {"\\rm -rf x", "rm|-rf|x"},
@@ -53,6 +52,72 @@ static const struct good parsed[] = {
     {"echo !x", "echo|!x"},
     {"echo if then fi", "echo|if|then|fi"},
     {"echo '{}' '(' '<'", "echo|{}|(|<"},
+    {"echo {} a{b} @{u} HEAD^ a%b +x", "echo|{}|a{b}|@{u}|HEAD^|a%b|+x"},
+    {"echo $ \"$\" a$", "echo|$|$|a$"},
+    /* jobs, groups, control structures */
+    {"a & b", "a||b"},
+    {"a &", "a"},
+    {"(cd build && rm -rf x)", "cd|build||rm|-rf|x"},
+    {"{ rm -rf b; }", "rm|-rf|b"},
+    {"! a", "a"},
+    {"f() { rm x; }; f y", "rm|x||f|y"},
+    {"if a; then b; elif c; then d; else e; fi", "a||b||c||d||e"},
+    {"while a; do b; done", "a||b"},
+    {"until a; do b; done", "a||b"},
+    {"for x in a b; do c; done", "c"},
+    {"for x in a *; do c \"$x\"; done", "c|<p>"},
+    {"case a in x|y) b;; *) c;; esac", "b||c"},
+    {"[ -f x ] && a", "[|<a>||a"},
+    {"(a; (b))", "a||b"},
+    /* redirections */
+    {"ls > x", "ls >x"},
+    {"ls >> x 2>&1", "ls >x"},
+    {"ls < x", "ls <x"},
+    {"ls 2>/dev/null >&2 <&-", "ls >/dev/null"},
+    {"> x rm y", "rm|y >x"},
+    {"ls > x -la", "ls|-la >x"},
+    {"> x", " >x"},
+    {"ls > 'a b'/c", "ls >a b/c"},
+    {"ls > \"$X\"/a", "ls ><p>/a"},
+    {"ls &> x", "ls >x"},
+    {"ls >| x", "ls >x"},
+    {"{ a; b; } > x", "a||b >x"},
+    {"while a; do b; done < y", "a||b <y"},
+    {"cat <<E\na 'b\nE\nls", "cat||ls"},
+    {"cat <<E\n$(rm z) $X a\nE\n", "cat||rm|z"},
+    {"cat <<'E' > x\n$(rm z)\nE\n", "cat >x"},
+    {"cat <<E | wc -l\nx\nE\n", "cat||wc|-l"},
+    {"cat <<E && b\nx\nE\nc", "cat||b||c"},
+    {"cat <<-E\n\tx\n\tE\n", "cat"},
+    {"python3 - <<'EOF' a\nprint('x')\nEOF\n", "python3|-|a"},
+    {"cat <<< 'a b'", "cat"},
+    {"cat <<< \"$(rm x)\" y", "cat|y||rm|x"},
+    /* what is known only when it runs */
+    {"echo $X", "echo|<a>"},
+    {"echo \"$X\"", "echo|<p>"},
+    {"echo \"a $X b\"", "echo|a <p> b"},
+    {"echo ${X} \"${X:-y}\" \"$@\"", "echo|<a>|<p>|<a>"},
+    {"echo *.c a?c", "echo|<f>.c|a<f>c"},
+    {"echo [ab] a[1]b", "echo|<a>|a<a>"},
+    {"echo ~ ~/x a=~", "echo|<a>|<a>/x|a=<a>"},
+    {"echo {a,b}c {1..3}", "echo|<a>|<a>"},
+    {"echo $((1 + 2))", "echo|<a>"},
+    {"echo $(rm x) `rm y`", "echo|<a>|<a>||rm|x||rm|y"},
+    {"echo \"a $(rm x)\"", "echo|a <p>||rm|x"},
+    {"echo $(a $(b))", "echo|<a>||a|<a>||b"},
+    {"diff <(a) <(b)", "diff|<a>|<a>||a||b"},
+    {"echo $'a'", "echo|<p>"},
+    {"echo a'b'\"c\"$X", "echo|abc<a>"},
+    {"echo \"${X:-$(rm y)}\"", "echo|<p>||rm|y"},
+    {"ls -- '*'", "ls|--|*"},
+    /* variables */
+    {"a \\\n b \\\n  c", "a|b|c"},
+    {"X=1 rm x", "{X=1}rm|x"},
+    {"A=1 B='x y' rm x", "{A=1}{B=x y}rm|x"},
+    {"x=1; ls", "ls"},
+    {"D=$(pwd) && ls \"$D\"", "pwd||ls|<p>"},
+    {"export DEBUG=1; ls", "ls"},
+    {"A=1 > x rm y", "{A=1}rm|y >x"},
 };
 
 static const char *const opaque[] = {
@@ -69,230 +134,176 @@ static const char *const opaque[] = {
     "| a",
     "; a",
     "a ; ; b",
-    "a;;b",
-    "a &",
-    "a & b",
-    "a |& b",
     "a &&& b",
     "a ||| b",
     "a &&| b",
     "$X",
-    "echo $X",
-    "echo \"$X\"",
-    "echo ${X}",
+    "$X y",
+    "\"$X\" y",
     "$(ls)",
-    "echo $(rm -rf x)",
-    "echo \"$(x)\"",
     "`ls`",
-    "echo `x`",
-    "echo \"`x`\"",
-    "echo $((1+1))",
-    "echo $'a'",
-    "a$",
-    "ls > x",
-    "ls >> x",
-    "ls < x",
-    "ls 2>&1",
-    "cat << EOF\nEOF",
-    "ls >&2",
-    "cat <<< x",
-    "a <(b)",
-    "(ls)",
-    "(cd build && rm -rf *)",
-    "{ rm -rf b; }",
-    "f() { ls; }",
+    "a) b",
+    "cat << EOF\nx",
+    "cat <<E <<F\na\nE\nb\nF\n",
+    "cat <<$X\na\n$X\n",
+    "ls &> x rm y",
     "a (b)",
     "a )",
-    "if true; then ls; fi",
-    "for x in a b; do ls; done",
-    "while true; do ls; done",
-    "! ls",
-    "case a in a) ls;; esac",
-    "until a; do b; done",
+    "if true; then ls",
+    "function f { rm x; }",
     "function f",
     "[[ a ]]",
-    "[ -f x ]",
-    "X=1 rm x",
+    "[[ a > b ]]",
+    "((rm))",
     "X=1",
-    "PATH=/x ls",
+    "X=(1 2)",
+    "X[1]=2 ls",
     "X+=1 ls",
-    "a && X=1 b",
-    "eval ls",
-    "exec ls",
-    "command rm -rf x",
-    "builtin ls",
-    ". ./x",
-    "source x",
-    "trap x EXIT",
-    "alias ls=rm",
-    "set -e",
-    "export X=1",
-    "sh -c 'ls'",
-    "bash -lc ls",
-    "/bin/sh x",
-    "sh",
-    "env rm x",
-    "nice rm x",
-    "nohup rm x",
-    "timeout 5 rm x",
-    "sudo rm x",
-    "xargs rm",
-    "ls | xargs rm",
-    "time ls",
-    "busybox rm x",
-    "find . -exec rm {} +",
-    "find . -delete",
-    "find . '-exec' rm",
-    "/usr/bin/env rm x",
-    "e\\nv rm x",
-    "'env' rm x",
-    "\"sh\" -c x",
-    "ls | sh",
+    "PATH=/x",
+    "PATH=/x; ls",
+    "IFS=x; ls",
+    "for PATH in a; do ls; done",
+    "LD_PRELOAD=x && ls",
+    "export PATH=x",
+    "export PATH",
+    "declare -x A=b",
+    "unset X",
+    "let a=1",
+    "select x in a; do ls; done",
+    "for ((i=0;i<1;i++)); do ls; done",
+    "case a in x) ls;& esac",
+    "echo $((X + 1))",
+    "echo $((PATH = 1))",
+    "echo $[1]",
+    "echo ${X:=y}",
+    "echo ${!X}",
+    "echo ${X@P}",
+    "echo ${X[0]}",
+    "echo `a \\`b\\``",
     "*",
-    "rm -rf *",
-    "ls *.c",
-    "ls a?c",
-    "ls [ab]",
-    "ls a'b'*",
     "r? x",
     "./[ab] x",
     "~/bin/x",
-    "ls ~",
-    "ls ~root/x",
     "echo 'a",
     "echo \"a",
     "echo \\",
-    "echo {a,b}",
-    "echo }",
     "echo a\x01",
+    "l\\\ns x",
+    "a &\\\n& b",
     "echo a\rb",
-    "-x",
-    "''",
-    "'' a",
-    "/",
-    "a/",
+    "{fd}>x ls",
     "echo \xff",
+    "coproc ls",
 };
+
+static void show_word(struct br_buf *b, const char *word)
+{
+    for (; *word; word++)
+        switch (*word) {
+        case BR_UNKNOWN_FILE:
+            br_buf_put(b, "<f>", 3);
+            break;
+        case BR_UNKNOWN_PART:
+            br_buf_put(b, "<p>", 3);
+            break;
+        case BR_UNKNOWN_ANY:
+            br_buf_put(b, "<a>", 3);
+            break;
+        default:
+            br_buf_put_u8(b, (uint8_t)*word);
+        }
+}
 
 static void words_of(const struct br_shell *sh, char *out, size_t cap)
 {
-    size_t at = 0;
-    out[0] = '\0';
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(65536);
     for (unsigned c = 0; c < sh->ncommands; c++) {
-        for (unsigned w = 0; w < sh->count[c]; w++)
-            at += (size_t)snprintf(out + at, cap - at, "%s%s",
-                                   w   ? "|"
-                                   : c ? "||"
-                                       : "",
-                                   sh->words[sh->first[c] + w]);
+        const struct br_shell_command *k = &sh->commands[c];
+        br_buf_printf(&b, "%s", c ? "||" : "");
+        for (unsigned w = 0; w < k->env_count; w++) {
+            br_buf_put_u8(&b, '{');
+            show_word(&b, sh->words[k->env_first + w]);
+            br_buf_put_u8(&b, '}');
+        }
+        for (unsigned w = 0; w < k->count; w++) {
+            br_buf_printf(&b, "%s", w ? "|" : "");
+            show_word(&b, sh->words[k->first + w]);
+        }
     }
+    for (unsigned i = 0; i < sh->nredirects; i++) {
+        br_buf_printf(&b, " %s%s", sh->redirects[i].read ? "<" : "",
+                      sh->redirects[i].write ? ">" : "");
+        show_word(&b, sh->redirects[i].target);
+    }
+    snprintf(out, cap, "%s", b.len ? br_buf_cstr(&b) : "");
 }
+
+static struct br_shell sh;
 
 static void test_parsed(void **state)
 {
     (void)state;
+    unsigned bad = 0;
     for (size_t i = 0; i < BR_ARRAY_LEN(parsed); i++) {
-        struct br_shell sh;
         char got[512];
         br_shell_parse(&sh, parsed[i].text, strlen(parsed[i].text));
-        if (sh.opaque)
-            fail_msg("opaque: %s (%s)", parsed[i].text, sh.why);
         words_of(&sh, got, sizeof(got));
-        assert_string_equal(got, parsed[i].words);
+        if (sh.opaque || strcmp(got, parsed[i].words) != 0) {
+            print_message("%s: %s%s, not %s\n", parsed[i].text, got, sh.opaque ? sh.why : "",
+                          parsed[i].words);
+            bad++;
+        }
         br_shell_free(&sh);
     }
+    assert_int_equal(bad, 0);
 }
 
 static void test_opaque(void **state)
 {
     (void)state;
+    unsigned bad = 0;
     for (size_t i = 0; i < BR_ARRAY_LEN(opaque); i++) {
-        struct br_shell sh;
         br_shell_parse(&sh, opaque[i], strlen(opaque[i]));
-        if (!sh.opaque)
-            fail_msg("not opaque: %s", opaque[i]);
-        assert_non_null(sh.why);
-        assert_int_equal(sh.ncommands, 0);
+        if (!sh.opaque || !sh.why) {
+            print_message("not opaque: %s\n", opaque[i]);
+            bad++;
+        }
         br_shell_free(&sh);
     }
-    struct br_shell sh;
     br_shell_parse(&sh, "a\0b", 3);
     assert_true(sh.opaque);
     br_shell_free(&sh);
+    assert_int_equal(bad, 0);
 }
 
-/* What may run in a string that is not taken apart. */
+/* What may run in a string that is not taken apart: by the parser, or read roughly. */
 static void test_guess(void **state)
 {
     (void)state;
     static const struct good guessed[] = {
-        {"ls > x; rm y", "ls||rm|y"},
-        {"ls>x rm", "ls|rm"},
-        {">x rm y", "rm|y"},
-        {"a2>&1 b", "a2|b"},
-        {"a 2>&1 b", "a|b"},
-        {"a <<<b c", "a|c"},
-        {"a >&- b", "a|b"},
-        {"(cd x && rm -rf *)", "cd|x||rm|-rf|*"},
-        {"{ rm b; }", "rm|b"},
-        {"echo $(rm x) y", "echo|$||rm|x||y"},
-        {"echo \"a $(rm x)\"", "echo|a ||rm|x"},
-        {"`ls`", "ls"},
-        {"X=1 Y+=2 rm x", "rm|x"},
-        {"if a; then rm x; fi", "a||rm|x"},
-        {"! a", "a"},
-        {"f() { r\"m\" x; }", "f||rm|x"},
-        {"a 'b; c' \"d; e\" > f", "a|b; c|d; e"},
-        {"a > b # c", "a"},
-        {"cat <<E > x\nrm y\nE\nb", "cat||b"},
-        {"cat <<'E'\n$(rm y)\nE\nb", "cat||b"},
-        {"cat <<E\n$(rm y)\nE\n", "cat||$||rm|y||E"},
-        {"cat <<-E\n\trm\n\tE\nb", "cat||b"},
+        {"$X; rm y", "<a>||rm|y"},
+        {"PATH=/x rm y; PATH=/y; rm z", "{PATH=/x}rm|y||rm|z"},
+        {"function f { rm x; }", "rm|x"},
+        {"[[ a ]] && rm x", "rm|x"},
+        {"for ((;;)); do rm x; done", "rm|x"},
+        {"echo ${X:=$(rm y)}", "echo|<a>||rm|y"},
+        {"rm x; if", "rm|x"},
+        {"ls 'a; b", "ls|a; b"},
+        {"a 2>&1 b; if", "a|b"},
+        {"cat <<E > x; b\nrm y\nE\n", "cat||b"},
         {"cat <<E\nrm y\n", "cat||rm|y"},
-        {"a 'b", "a|b"},
         {"a \\", "a"},
-        {"'' rm", "rm"},
         {"", ""},
         {"\xff", ""},
     };
     for (size_t i = 0; i < BR_ARRAY_LEN(guessed); i++) {
-        struct br_shell sh;
         char got[512];
         br_shell_parse(&sh, guessed[i].text, strlen(guessed[i].text));
         assert_true(sh.opaque);
-        br_shell_guess(&sh, guessed[i].text, strlen(guessed[i].text));
-        assert_true(sh.opaque);
         words_of(&sh, got, sizeof(got));
         if (strcmp(got, guessed[i].words) != 0)
-            fail_msg("%s: %s, not %s", guessed[i].text, got, guessed[i].words);
+            fail_msg("%s: %s, not %s (%s)", guessed[i].text, got, guessed[i].words, sh.why);
         br_shell_free(&sh);
-    }
-}
-
-/* Beyond its limits it guesses less, and touches nothing. */
-static void test_guess_limits(void **state)
-{
-    static const struct {
-        const char *part;
-        unsigned n, commands, words;
-    } cases[] = {
-        {"a ", BR_SHELL_WORDS_MAX + 1, 1, BR_SHELL_WORDS_MAX},
-        {"a;", BR_SHELL_COMMANDS_MAX + 1, BR_SHELL_COMMANDS_MAX, BR_SHELL_COMMANDS_MAX},
-        {"a", BR_SHELL_MAX + 1, 0, 0},
-    };
-    (void)state;
-    for (size_t i = 0; i < BR_ARRAY_LEN(cases); i++) {
-        BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(4 * BR_SHELL_MAX);
-        for (unsigned k = 0; k < cases[i].n; k++)
-            br_buf_printf(&b, "%s", cases[i].part);
-        struct br_shell *sh = calloc(1, sizeof(*sh));
-        br_shell_parse(sh, b.data, b.len);
-        br_shell_guess(sh, b.data, b.len);
-        assert_true(sh->opaque);
-        assert_int_equal(sh->ncommands, cases[i].commands);
-        assert_int_equal(sh->nwords, cases[i].words);
-        br_shell_free(sh);
-        free(sh);
     }
 }
 
@@ -301,12 +312,25 @@ static void check_limit(const char *part, const char *between, unsigned n, bool 
     BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(4 * BR_SHELL_MAX);
     for (unsigned i = 0; i < n; i++)
         br_buf_printf(&b, "%s%s", i ? between : "", part);
-    struct br_shell *sh = calloc(1, sizeof(*sh));
-    br_shell_parse(sh, b.data, b.len);
-    if (sh->opaque != is_opaque)
-        fail_msg("%u of '%s': %s", n, part, sh->opaque ? sh->why : "taken apart");
-    br_shell_free(sh);
-    free(sh);
+    br_shell_parse(&sh, b.data, b.len);
+    if (sh.opaque != is_opaque)
+        fail_msg("%u of '%s': %s", n, part, sh.opaque ? sh.why : "taken apart");
+    assert_true(sh.ncommands <= BR_SHELL_COMMANDS_MAX && sh.nwords <= BR_SHELL_WORDS_MAX);
+    br_shell_free(&sh);
+}
+
+static void check_depth(const char *open, const char *close, unsigned n, bool is_opaque)
+{
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(4 * BR_SHELL_MAX);
+    for (unsigned i = 0; i < n; i++)
+        br_buf_printf(&b, "%s", open);
+    br_buf_printf(&b, "rm x");
+    for (unsigned i = 0; i < n; i++)
+        br_buf_printf(&b, "%s", close);
+    br_shell_parse(&sh, b.data, b.len);
+    if (sh.opaque != is_opaque)
+        fail_msg("%u of '%s': %s", n, open, sh.opaque ? sh.why : "taken apart");
+    br_shell_free(&sh);
 }
 
 static void test_limits(void **state)
@@ -318,49 +342,218 @@ static void test_limits(void **state)
     check_limit("a", ";", BR_SHELL_COMMANDS_MAX + 1, true);
     check_limit("x", "", BR_SHELL_MAX, false);
     check_limit("x", "", BR_SHELL_MAX + 1, true);
+    check_limit(">x", " ", BR_SHELL_REDIRECTS_MAX, false);
+    check_limit(">x", " ", BR_SHELL_REDIRECTS_MAX + 1, true);
+    check_depth("( ", ")", 10, false);
+    check_depth("( ", ")", BR_SHELL_DEPTH_MAX, true);
+    check_depth("a $(", ")", 10, false);
+    check_depth("a $(", ")", 2000, true);
+    check_depth("{ ", "; }", 4000, true);
+}
+
+/* ---- wrappers ---- */
+
+struct seen {
+    char text[512];
+};
+
+static void see(struct seen *s, const char *what, const char *text)
+{
+    size_t at = strlen(s->text);
+    snprintf(s->text + at, sizeof(s->text) - at, "%s%s%s", at ? "; " : "", what, text);
+}
+
+static void see_command(void *ctx, const char *const *words, size_t n)
+{
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(512);
+    for (size_t i = 0; i < n; i++) {
+        br_buf_printf(&b, "%s", i ? "|" : "");
+        show_word(&b, words[i]);
+    }
+    see(ctx, "", br_buf_cstr(&b));
+}
+
+static void see_line(void *ctx, const char *line, bool certain)
+{
+    see(ctx, certain ? "line " : "guess ", line);
+}
+
+static void see_env(void *ctx, const char *change)
+{
+    see(ctx, "env ", change);
+}
+
+static const struct {
+    const char *words; /* separated by '|' */
+    enum br_argv_kind kind;
+    const char *inner;
+} wrapped[] = {
+    {"ls|-l", BR_ARGV_PLAIN, ""},
+    {"env|rm|-rf|x", BR_ARGV_WRAPPER, "rm|-rf|x"},
+    {"env|A=1|B=2|rm", BR_ARGV_WRAPPER, "env A=1; env B=2; rm"},
+    {"env|-i|-u|X|rm", BR_ARGV_WRAPPER, "env X; rm"},
+    {"env|-uX|--unset=Y|-C|d|rm", BR_ARGV_WRAPPER, "env X; env Y; cd|d; rm"},
+    {"env|--|A=1|rm", BR_ARGV_WRAPPER, "env A=1; rm"},
+    {"env|-S|A=1 rm x|y", BR_ARGV_WRAPPER, "env A=1; rm|x|y"},
+    {"env|-Srm x", BR_ARGV_WRAPPER, "rm|x"},
+    {"env|-S|rm 'x'", BR_ARGV_OPAQUE, ""},
+    {"env|--split-string=rm x", BR_ARGV_OPAQUE, ""},
+    {"env", BR_ARGV_PLAIN, ""},
+    {"env|--argv0=x|rm", BR_ARGV_OPAQUE, ""},
+    {"/usr/bin/env|rm", BR_ARGV_WRAPPER, "rm"},
+    {"./env|rm", BR_ARGV_OPAQUE, "rm"},
+    {"nice|rm", BR_ARGV_WRAPPER, "rm"},
+    {"nice|-n|5|rm|-n", BR_ARGV_WRAPPER, "rm|-n"},
+    {"nice|-10|rm", BR_ARGV_WRAPPER, "rm"},
+    {"nice|--adjustment=3|rm", BR_ARGV_WRAPPER, "rm"},
+    {"nohup|rm|x", BR_ARGV_WRAPPER, "rm|x"},
+    {"timeout|5|rm|x", BR_ARGV_WRAPPER, "rm|x"},
+    {"timeout|-k|1|-s|KILL|--foreground|5s|rm", BR_ARGV_WRAPPER, "rm"},
+    {"timeout|--signal|KILL|5|rm", BR_ARGV_WRAPPER, "rm"},
+    {"timeout|5", BR_ARGV_PLAIN, ""},
+    {"timeout|--unknown|5|rm", BR_ARGV_OPAQUE, ""},
+    {"timeout|5|-x", BR_ARGV_WRAPPER, "-x"},
+    {"time|-p|rm", BR_ARGV_WRAPPER, "rm"},
+    {"time|-o|f|rm", BR_ARGV_OPAQUE, ""},
+    {"setsid|-w|rm", BR_ARGV_WRAPPER, "rm"},
+    {"stdbuf|-oL|rm", BR_ARGV_WRAPPER, "rm"},
+    {"ionice|-c|3|rm", BR_ARGV_WRAPPER, "rm"},
+    {"command|rm|x", BR_ARGV_WRAPPER, "rm|x"},
+    {"command|-v|rm", BR_ARGV_PLAIN, ""},
+    {"exec|rm|x", BR_ARGV_WRAPPER, "rm|x"},
+    {"exec|-a|ls|rm", BR_ARGV_WRAPPER, "rm"},
+    {"exec", BR_ARGV_OPAQUE, ""},
+    {"builtin|cd|x", BR_ARGV_WRAPPER, "cd|x"},
+    {"busybox|rm|x", BR_ARGV_WRAPPER, "rm|x"},
+    {"busybox|--list", BR_ARGV_OPAQUE, ""},
+    {"xargs|rm|-f", BR_ARGV_WRAPPER, "rm|-f|<a>"},
+    {"xargs|-0|-n|1|rm", BR_ARGV_WRAPPER, "rm|<a>"},
+    {"xargs|-I|{}|mv|{}|x", BR_ARGV_WRAPPER, "mv|<p>|x"},
+    {"xargs|-I%|mv|a%b|x", BR_ARGV_WRAPPER, "mv|a<p>b|x"},
+    {"xargs|-I|{}|{}|x", BR_ARGV_WRAPPER, "<p>|x"},
+    {"xargs", BR_ARGV_PLAIN, ""},
+    {"xargs|--process-slot-var=A|rm", BR_ARGV_OPAQUE, ""},
+    {"find|.|-name|*.c", BR_ARGV_PLAIN, ""},
+    {"find|.|-exec|rm|{}|+", BR_ARGV_BOTH, "rm|<p>"},
+    {"find|.|-exec|rm|a{}b|;|-exec|ls|;", BR_ARGV_BOTH, "rm|a<p>b; ls"},
+    {"find|.|-exec|rm|+|x|;", BR_ARGV_BOTH, "rm|+|x"},
+    {"find|.|-okdir|rm|{}|;", BR_ARGV_BOTH, "rm|<p>"},
+    {"find|.|-delete", BR_ARGV_BOTH, "rm|<p>"},
+    {"find|.|-exec|rm", BR_ARGV_OPAQUE, ""},
+    {"find|.|-exec", BR_ARGV_OPAQUE, ""},
+    {"find|.|-exec|;", BR_ARGV_OPAQUE, ""},
+    {"find|.|-fprint|x", BR_ARGV_OPAQUE, ""},
+    {"sh|-c|rm x", BR_ARGV_WRAPPER, "line rm x"},
+    {"bash|-lc|rm x|a|b", BR_ARGV_WRAPPER, "line rm x"},
+    {"bash|-euo|pipefail|-c|rm x", BR_ARGV_WRAPPER, "line rm x"},
+    {"bash|-c|--|rm x", BR_ARGV_WRAPPER, "line rm x"},
+    {"bash|--norc|-c|-x|rm", BR_ARGV_WRAPPER, "line rm"},
+    {"sh|-c", BR_ARGV_OPAQUE, ""},
+    {"sh|x.sh", BR_ARGV_OPAQUE, ""},
+    {"sh", BR_ARGV_OPAQUE, ""},
+    {"bash|-ic|rm", BR_ARGV_OPAQUE, ""},
+    {"bash|--rcfile|x|-c|rm", BR_ARGV_OPAQUE, ""},
+    {"zsh|-c|rm", BR_ARGV_OPAQUE, ""},
+    {"sudo|rm", BR_ARGV_OPAQUE, ""},
+    {"chroot|x|rm", BR_ARGV_OPAQUE, ""},
+    {"eval|rm", BR_ARGV_OPAQUE, ""},
+    {"trap|rm|EXIT", BR_ARGV_OPAQUE, ""},
+    {".|x", BR_ARGV_OPAQUE, ""},
+    {"source|x", BR_ARGV_OPAQUE, ""},
+    {"alias|a=b", BR_ARGV_OPAQUE, ""},
+    {"read|x", BR_ARGV_OPAQUE, ""},
+    {"set|-euo|pipefail", BR_ARGV_PLAIN, ""},
+    {"set|-e", BR_ARGV_PLAIN, ""},
+    {"set|--|x", BR_ARGV_OPAQUE, ""},
+    {"set|-o|posix", BR_ARGV_OPAQUE, ""},
+    {"git|push", BR_ARGV_PLAIN, ""},
+    {"git|-C|d|push", BR_ARGV_PLAIN, ""},
+    {"git|-c|core.pager=sh|log", BR_ARGV_OPAQUE, ""},
+    {"git|-C|d|-c|alias.x=!rm|x", BR_ARGV_OPAQUE, ""},
+    {"git|-c|user.name=x|commit", BR_ARGV_PLAIN, ""},
+    {"git|--exec-path=x|log", BR_ARGV_OPAQUE, ""},
+    {"|x", BR_ARGV_OPAQUE, ""},
+    {"-x", BR_ARGV_OPAQUE, ""},
+    {"bin/", BR_ARGV_OPAQUE, ""},
+    {"/lib64/ld-linux-x86-64.so.2|/bin/rm", BR_ARGV_OPAQUE, ""},
+    {"shfmt|-w", BR_ARGV_PLAIN, ""},
+    {"echo|sh", BR_ARGV_PLAIN, ""},
+};
+
+static size_t split(char *copy, const char *words[16])
+{
+    size_t n = 0;
+    for (char *p = copy; p && n < 16;)
+        words[n++] = strsep(&p, "|");
+    return n;
 }
 
 static void test_argv(void **state)
 {
     (void)state;
-    static const char *const runs[][4] = {
-        {"sh", "-c", "rm x"},
-        {"/bin/bash", "x"},
-        {"env", "rm", "-rf", "x"},
-        {"nice", "rm"},
-        {"find", ".", "-exec"},
-        {"find", ".", "-delete"},
-        {"sudo", "ls"},
-        {"", "x"},
-        {"-x"},
-        {"bin/"},
-        {"busybox", "rm"},
-        {"x86_64", "rm"},
-        {"valgrind", "rm"},
-        {"/lib64/ld-linux-x86-64.so.2", "/bin/rm"},
+    unsigned bad = 0;
+    for (size_t i = 0; i < BR_ARRAY_LEN(wrapped); i++) {
+        struct seen s = {.text = ""};
+        const struct br_argv_sink sink = {&s, see_command, see_line, see_env};
+        char copy[256];
+        const char *words[16], *why = "";
+        snprintf(copy, sizeof(copy), "%s", wrapped[i].words);
+        size_t n = split(copy, words);
+        enum br_argv_kind kind = br_argv_unwrap(words, n, &sink, &why);
+        if (kind != wrapped[i].kind || strcmp(s.text, wrapped[i].inner) != 0 ||
+            (why != NULL) != (kind == BR_ARGV_OPAQUE)) {
+            print_message("%s: %d, %s (%s)\n", wrapped[i].words, (int)kind, s.text, why ? why : "");
+            bad++;
+        }
+        /* without a sink the answer is the same */
+        assert_int_equal(br_argv_unwrap(words, n, NULL, NULL), kind);
+    }
+    assert_int_equal(br_argv_unwrap(NULL, 0, NULL, NULL), BR_ARGV_OPAQUE);
+    assert_int_equal(bad, 0);
+}
+
+static void test_spellings(void **state)
+{
+    static const struct good list[] = {
+        {"ls|x", ""},
+        {"/bin/ls|x", "ls|x"},
+        {"git|push", ""},
+        {"git|-C|d|push|x", "git|push|x"},
+        {"git|--git-dir=x|push", "git|push"},
+        {"/usr/bin/git|--no-pager|log", "git|--no-pager|log; git|log"},
+        {"rm|x", ""},
+        {"rm|-r|-f|x", "rm|-rf|x; rm|-fr|x; rm|-r|x; rm|-f|x; rm|-Rf|x"},
+        {"rm|x|--recursive", "rm|-r|x"},
+        {"rm|-v|--force|--|-r|y", "rm|-f|-r|y"},
+        {"/bin/rm|x", "rm|x"},
+        {"bin/", ""},
     };
-    for (size_t i = 0; i < BR_ARRAY_LEN(runs); i++) {
-        size_t n = 0;
-        while (n < 4 && runs[i][n])
-            n++;
-        const char *why = NULL;
-        if (!br_shell_argv_opaque(runs[i], n, &why))
-            fail_msg("taken at its word: %s", runs[i][0]);
-        assert_non_null(why);
+    (void)state;
+    for (size_t i = 0; i < BR_ARRAY_LEN(list); i++) {
+        struct seen s = {.text = ""};
+        char copy[256];
+        const char *words[16];
+        snprintf(copy, sizeof(copy), "%s", list[i].text);
+        size_t n = split(copy, words);
+        br_argv_spellings(words, n, see_command, &s);
+        assert_string_equal(s.text, list[i].words);
     }
-    static const char *const plain[][3] = {
-        {"rm", "-rf", "x"}, {"ls"},   {"find", ".", "-name"}, {"git", "env"}, {"echo", "sh"},
-        {"shfmt", "-w"},    {"envoy"}};
-    for (size_t i = 0; i < BR_ARRAY_LEN(plain); i++) {
-        size_t n = 0;
-        while (n < 3 && plain[i][n])
-            n++;
-        const char *why = "";
-        if (br_shell_argv_opaque(plain[i], n, &why))
-            fail_msg("opaque: %s", plain[i][0]);
-        assert_null(why);
-    }
-    assert_true(br_shell_argv_opaque(NULL, 0, NULL));
+}
+
+static void test_variables(void **state)
+{
+    static const char *const harmless[] = {"DEBUG=1", "CI", "LC_ALL=C", "NO_COLOR="};
+    static const char *const other[] = {
+        "PATH=x",   "IFS", "LD_PRELOAD=x", "BASH_ENV=x", "ENV=x",          "GIT_SSH_COMMAND=x",
+        "DEBUGX=1", "",    "=x",           "PS4=x",      "npm_config_x=y", "http_proxy=x",
+        "HOME=x"};
+    (void)state;
+    for (size_t i = 0; i < BR_ARRAY_LEN(harmless); i++)
+        assert_true(br_env_harmless(harmless[i]) && br_env_local(harmless[i]));
+    for (size_t i = 0; i < BR_ARRAY_LEN(other); i++)
+        assert_false(br_env_harmless(other[i]) || br_env_local(other[i]));
+    assert_true(br_env_local("x=1") && br_env_local("i") && br_env_local("my_dir=a"));
+    assert_false(br_env_harmless("x=1"));
 }
 
 /* Runs `text` in /bin/sh where every program is one that prints its words; see test_real_shell. */
@@ -417,7 +610,6 @@ static void test_real_shell(void **state)
                                         "a&&b",
                                         "ls a#b",
                                         "git \"a\\\nb\"",
-                                        "l\\\ns x",
                                         "find . -name '*.c'",
                                         "ls a=b",
                                         "git 'A $X `y`'",
@@ -428,16 +620,16 @@ static void test_real_shell(void **state)
                                         "ls !x a~ b:~",
                                         "ls 'x\ny'"};
     for (size_t i = 0; i < BR_ARRAY_LEN(texts); i++) {
-        struct br_shell sh;
         br_shell_parse(&sh, texts[i], strlen(texts[i]));
         if (sh.opaque)
             fail_msg("opaque: %s (%s)", texts[i], sh.why);
         size_t at = 0;
         want[0] = '\0';
         for (unsigned c = 0; c < sh.ncommands; c++)
-            for (unsigned w = 0; w < sh.count[c]; w++)
+            for (unsigned w = 0; w < sh.commands[c].count; w++)
                 at += (size_t)snprintf(want + at, sizeof(want) - at, "%s%s%s", w ? "|" : "",
-                                       sh.words[sh.first[c] + w], w + 1 == sh.count[c] ? "\n" : "");
+                                       sh.words[sh.commands[c].first + w],
+                                       w + 1 == sh.commands[c].count ? "\n" : "");
         run_shell(dir, texts[i], got, sizeof(got));
         assert_string_equal(got, want);
         br_shell_free(&sh);
@@ -454,10 +646,10 @@ static void test_real_shell(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parsed),     cmocka_unit_test(test_opaque),
-        cmocka_unit_test(test_guess),      cmocka_unit_test(test_guess_limits),
-        cmocka_unit_test(test_limits),     cmocka_unit_test(test_argv),
-        cmocka_unit_test(test_real_shell),
+        cmocka_unit_test(test_parsed),    cmocka_unit_test(test_opaque),
+        cmocka_unit_test(test_guess),     cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_argv),      cmocka_unit_test(test_spellings),
+        cmocka_unit_test(test_variables), cmocka_unit_test(test_real_shell),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,14 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "script/argv.h"
+#include "script/command.h"
 #include "session/session_priv.h"
 
-#define WORDS_MAX 4096u
-/* Words of a wrapper that are looked at as the beginning of what it runs. */
-#define WRAPPED_MAX 64u
-/* Arguments of wrappers that are looked at as lines of a shell. */
-#define INNER_LINES_MAX 8u
+/* Votes and pieces of a command that an event names, and bytes of a piece. */
+#define VOTES_MAX 64u
+#define PIECES_MAX 32u
+#define PIECE_MAX 512u
 
 /* The decision of a whole call: the strictest of its parts. Strings are owned. */
 struct verdict {
@@ -22,8 +21,7 @@ struct verdict {
     char *rule_id, *source, *reason;
     bool opaque;
     json_t *votes;
-    char *lines[INNER_LINES_MAX]; /* NULL where there was no memory */
-    unsigned nlines;
+    json_t *pieces; /* of a command: each with its action, subject and effect */
 };
 
 static void verdict_free(struct verdict *v)
@@ -31,9 +29,8 @@ static void verdict_free(struct verdict *v)
     free(v->rule_id);
     free(v->source);
     free(v->reason);
-    for (unsigned i = 0; i < v->nlines; i++)
-        free(v->lines[i]);
     json_decref(v->votes);
+    json_decref(v->pieces);
 }
 
 /* Take over (rule, source, reason) if `effect` is stricter than what is there. */
@@ -51,9 +48,25 @@ static void verdict_tighten(struct verdict *v, enum br_effect effect, const char
     v->reason = reason ? strdup(reason) : NULL;
 }
 
+/* A vote that is there already says nothing new; of a long command the first ones are kept. */
+static bool worth_adding(const struct verdict *v, const char *source, const char *rule_id)
+{
+    const json_t *vote;
+    size_t i;
+    json_array_foreach(v->votes, i, vote)
+    {
+        if (strcmp(json_string_value(json_object_get(vote, "source")), source) == 0 &&
+            strcmp(json_string_value(json_object_get(vote, "ruleId")), rule_id) == 0)
+            return false;
+    }
+    return json_array_size(v->votes) < VOTES_MAX;
+}
+
 static void add_vote(struct verdict *v, const char *source, const char *rule_id,
                      enum br_effect effect, const char *reason)
 {
+    if (!worth_adding(v, source, rule_id))
+        return;
     json_t *vote = json_pack("{s:s, s:s, s:s}", "source", source, "ruleId", rule_id, "effect",
                              br_effect_name(effect));
     if (reason)
@@ -73,217 +86,65 @@ static void decide_one(struct session *s, struct verdict *v, const struct br_req
                                : "no rule has an opinion");
 }
 
-static void mark_opaque(struct verdict *v, const char *why)
-{
-    v->opaque = true;
-    add_vote(v, "kernel", "opaque-command", BR_EFFECT_ASK, why);
-    verdict_tighten(v, BR_EFFECT_ASK, "opaque-command", "kernel", why);
-}
+/* ---- commands (script/command.h) ---- */
 
-static bool has_vote(const struct br_decision *d, const struct br_vote *vote)
-{
-    for (unsigned i = 0; i < d->nvotes; i++)
-        if (strcmp(d->votes[i].source, vote->source) == 0 &&
-            strcmp(d->votes[i].rule_id, vote->rule_id) == 0)
-            return true;
-    return false;
-}
+struct deciding {
+    struct session *s;
+    struct verdict *v;
+};
 
-/*
- * The same command under another name, or one that may be run by this one: what a rule says against
- * it counts, what a rule says for it does not. A rule that would say the same of a program that
- * does not exist (a map's default) does not speak of this one.
- */
-static void tighten_named(struct session *s, struct verdict *v, const char *const *words, size_t n)
+static int parse_line(void *ctx, const char *line, size_t n, const void **body, size_t *len)
 {
-    static const char nobody[] = "\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1\1";
-    struct br_request q = {.action = "process.exec", .words = words, .nwords = n};
-    struct br_decision d, other;
-    session_table_decide(s, &q, true, &d);
-    if (br_effect_strictest(v->effect, d.effect) == v->effect)
-        return;
-    BR_CLEANUP_FREE const char **copy = calloc(n + 1, sizeof(*copy));
-    if (copy) {
-        memcpy(copy, words, n * sizeof(*copy));
-        copy[0] = nobody;
-        q.words = copy;
-        br_table_decide(s->table, &q, &other);
-    }
-    if (!copy || (d.nvotes == 0 && d.effect == BR_EFFECT_DENY)) {
-        verdict_tighten(v, BR_EFFECT_DENY, "undecided", "kernel", "a command could not be judged");
-        return;
-    }
-    for (unsigned i = 0; i < d.nvotes; i++) {
-        const struct br_vote *vote = &d.votes[i];
-        if (br_effect_strictest(v->effect, vote->effect) == v->effect || has_vote(&other, vote))
-            continue;
-        add_vote(v, vote->source, vote->rule_id, vote->effect, vote->reason);
-        verdict_tighten(v, vote->effect, vote->rule_id, vote->source, vote->reason);
-    }
-}
-
-/* As it is written, and by the last part of its program's path. */
-static void tighten_names(struct session *s, struct verdict *v, const char *const *words, size_t n,
-                          bool as_written)
-{
-    const char *slash = strrchr(words[0], '/');
-    if (as_written)
-        tighten_named(s, v, words, n);
-    if (!slash || !slash[1])
-        return;
-    BR_CLEANUP_FREE const char **copy = calloc(n + 1, sizeof(*copy));
-    if (!copy) {
-        verdict_tighten(v, BR_EFFECT_DENY, "undecided", "kernel", "no memory to decide a command");
-        return;
-    }
-    memcpy(copy, words, n * sizeof(*copy));
-    copy[0] = slash + 1;
-    tighten_named(s, v, copy, n);
-}
-
-/* Is this argument of a wrapper a line for a shell? (`sh -lc LINE`, `env -S LINE`, `watch LINE`) */
-static bool is_line(const char *const *words, size_t i)
-{
-    static const char *const takers[] = {"eval", "trap", "watch", "ssh", "parallel", "batch"};
-    const char *before = words[i - 1], *slash = strrchr(words[0], '/');
-    bool takes = before[0] == '-' && strpbrk(before, "cS");
-    for (size_t k = 0; k < BR_ARRAY_LEN(takers) && !takes; k++)
-        takes = strcmp(slash ? slash + 1 : words[0], takers[k]) == 0;
-    return takes && strpbrk(words[i], " \t\n;&|<>");
-}
-
-/* A wrapper: each of its words may begin the command that it runs, and one may be a shell's line.
- */
-static void tighten_wrapped(struct session *s, struct verdict *v, const char *const *words,
-                            size_t n)
-{
-    for (size_t i = 1; i < n && i < WRAPPED_MAX; i++) {
-        if (words[i][0])
-            tighten_names(s, v, words + i, n - i, true);
-        if (is_line(words, i) && v->nlines < BR_ARRAY_LEN(v->lines))
-            v->lines[v->nlines++] = strdup(words[i]);
-    }
-}
-
-static void decide_words(struct session *s, struct verdict *v, const char *const *words, size_t n)
-{
-    struct br_request q = {.action = "process.exec", .words = words, .nwords = n};
-    const char *why = NULL;
-    decide_one(s, v, &q);
-    tighten_names(s, v, words, n, false);
-    if (br_shell_argv_opaque(words, n, &why)) {
-        mark_opaque(v, why);
-        tighten_wrapped(s, v, words, n);
-    }
-}
-
-/* What may be run in a line that cannot be taken apart, or in one that a wrapper is given. */
-static void tighten_words(struct session *s, struct verdict *v, const char *const *words, size_t n)
-{
-    tighten_names(s, v, words, n, true);
-    if (br_shell_argv_opaque(words, n, NULL))
-        tighten_wrapped(s, v, words, n);
-}
-
-/* A line that cannot be taken apart: its blank-separated words still meet the deny rules. */
-static void decide_opaque_line(struct session *s, struct verdict *v, const char *line,
-                               const char *why)
-{
-    BR_CLEANUP_FREE char *copy = strdup(line);
-    BR_CLEANUP_FREE char **words = calloc(WORDS_MAX, sizeof(*words));
-    size_t n = 0;
-    char *save = NULL;
-    for (char *w = copy && words ? strtok_r(copy, " \t\n", &save) : NULL; w && n < WORDS_MAX;
-         w = strtok_r(NULL, " \t\n", &save))
-        words[n++] = w;
-    if (n == 0 || n == WORDS_MAX)
-        verdict_tighten(v, BR_EFFECT_DENY, "opaque-command", "kernel", "the command is too long");
-    else
-        decide_one(s, v,
-                   &(struct br_request){
-                       .action = "process.exec", .words = (const char *const *)words, .nwords = n});
-    mark_opaque(v, why);
-}
-
-typedef void words_fn(struct session *s, struct verdict *v, const char *const *words, size_t n);
-
-/* [[str word]n]n, each command to `fn`. 0, or -1 if it is malformed. */
-static int each_command(struct session *s, struct verdict *v, struct br_rd *r, uint32_t ncommands,
-                        words_fn *fn)
-{
-    for (uint32_t i = 0; i < ncommands && !r->failed; i++) {
-        uint32_t n = br_rd_u32(r);
-        if (n == 0 || n > WORDS_MAX)
-            return -1;
-        BR_CLEANUP_FREE char **words = calloc(n + 1u, sizeof(*words));
-        for (uint32_t k = 0; words && k < n; k++)
-            words[k] = br_rd_strdup(r, BR_SUBJECT_MAX);
-        if (words && !r->failed)
-            fn(s, v, (const char *const *)words, n);
-        for (uint32_t k = 0; words && k < n; k++)
-            free(words[k]);
-        if (!words)
-            return -1;
-    }
-    return br_rd_done(r);
-}
-
-/* SHELL_PARSED: u8 opaque, str why, the commands. `inner`: the line is an argument of a wrapper,
- * which was marked as opaque already. 0, or -1 if it is malformed. */
-static int decide_parsed(struct session *s, struct verdict *v, const char *line, bool inner)
-{
-    struct br_rd r;
-    char why[BR_ERR_TEXT_MAX];
-    br_rd_init(&r, s->scripted_reply.data.data, s->scripted_reply.data.len);
-    uint8_t opaque = br_rd_u8(&r);
-    br_rd_str(&r, why, sizeof(why));
-    uint32_t ncommands = br_rd_u32(&r);
-    if (r.failed || (!opaque && ncommands == 0))
-        return -1;
-    if (opaque && !inner)
-        decide_opaque_line(s, v, line, why);
-    return each_command(s, v, &r, ncommands, opaque || inner ? tighten_words : decide_words);
-}
-
-static void decide_line(struct session *s, struct verdict *v, const char *line, bool inner)
-{
+    struct session *s = ((struct deciding *)ctx)->s;
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    br_out_blob(&o, line, strlen(line));
-    if (session_script(s, BR_MSG_SHELL, &o) < 0 || decide_parsed(s, v, line, inner) < 0)
-        verdict_tighten(v, BR_EFFECT_DENY, "shell-parser", "kernel",
-                        "the command could not be taken apart");
+    br_out_blob(&o, line, n);
+    int r = session_script(s, BR_MSG_SHELL, &o);
+    *body = s->scripted_reply.data.data;
+    *len = s->scripted_reply.data.len;
+    return r;
 }
 
-/* Lines inside of lines; the list is bounded, and so is this. */
-static void decide_inner_lines(struct session *s, struct verdict *v)
+static void on_decide(void *ctx, const struct br_request *q, bool against, struct br_decision *d)
 {
-    for (unsigned i = 0; i < v->nlines && v->effect != BR_EFFECT_DENY; i++) {
-        if (v->lines[i])
-            decide_line(s, v, v->lines[i], true);
-        else
-            verdict_tighten(v, BR_EFFECT_DENY, "undecided", "kernel", "no memory for a command");
-    }
+    session_table_decide(((struct deciding *)ctx)->s, q, against, d);
 }
 
-/* A command in another directory is `cd DIRECTORY` and the command: `make` and `./test` are what
- * that directory says. */
-static void decide_directory(struct session *s, struct verdict *v, const char *path)
+static void on_vote(void *ctx, const char *source, const char *rule_id, enum br_effect effect,
+                    const char *reason)
 {
-    const char *const words[] = {"cd", path};
-    struct br_decision d;
-    char why[BR_ERR_TEXT_MAX];
-    if (!path[0] || strcmp(path, ".") == 0)
-        return;
-    session_table_decide(
-        s, &(struct br_request){.action = "process.exec", .words = words, .nwords = 2}, true, &d);
-    if (br_effect_strictest(v->effect, d.effect) == v->effect)
-        return;
-    snprintf(why, sizeof(why), "it runs in '%.*s', which is decided as 'cd'%s%.256s",
-             (int)br_utf8_floor(path, strnlen(path, 512)), path, d.reason ? ": " : "",
-             d.reason ? d.reason : "");
-    why[br_utf8_floor(why, strlen(why))] = 0;
-    add_vote(v, d.source ? d.source : "default", d.rule_id, d.effect, why);
-    verdict_tighten(v, d.effect, d.rule_id, d.source ? d.source : "default", why);
+    add_vote(((struct deciding *)ctx)->v, source, rule_id, effect, reason);
+}
+
+static void on_piece(void *ctx, const char *action, const char *text, enum br_effect effect)
+{
+    struct verdict *v = ((struct deciding *)ctx)->v;
+    size_t n = strlen(text);
+    if (json_array_size(v->pieces) < PIECES_MAX)
+        json_array_append_new(v->pieces,
+                              json_pack("{s:s, s:s%, s:s}", "action", action, "subject", text,
+                                        n > PIECE_MAX ? br_utf8_floor(text, PIECE_MAX) : n,
+                                        "effect", br_effect_name(effect)));
+}
+
+static void decide_command(struct session *s, struct verdict *v, const struct effect *e)
+{
+    struct deciding d = {.s = s, .v = v};
+    const struct br_commander c = {.table = s->table,
+                                   .context = &s->context,
+                                   .ctx = &d,
+                                   .decide = on_decide,
+                                   .shell = parse_line,
+                                   .vote = on_vote,
+                                   .piece = on_piece};
+    struct br_verdict result = {.effect = BR_EFFECT_NONE};
+    if (e->shell)
+        br_command_line(&c, e->subject, e->op.path, &result);
+    else
+        br_command_argv(&c, (const char *const *)e->op.argv, e->op.argc, e->op.path, &result);
+    v->opaque = result.opaque;
+    if (result.rule_id && result.source)
+        verdict_tighten(v, result.effect, result.rule_id, result.source, result.reason);
+    br_verdict_free(&result);
 }
 
 /* The policy failed, which session_script() has recorded; the call is denied. */
@@ -344,11 +205,13 @@ static int record_decision(struct session *s, const struct verdict *v, const cha
     int r = session_record(s, "policy.decision", "kernel", d);
     if (r < 0)
         return r;
-    return session_record(s, "bridle.votes", "kernel",
-                          json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:O}", "callId", call_id,
-                                    "action", e->action, "subject", e->subject, "effect",
-                                    br_effect_name(v->effect), "ruleId", v->rule_id, "source",
-                                    v->source, "opaque", (int)v->opaque, "votes", v->votes));
+    json_t *votes =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:O}", "callId", call_id, "action",
+                  e->action, "subject", e->subject, "effect", br_effect_name(v->effect), "ruleId",
+                  v->rule_id, "source", v->source, "opaque", (int)v->opaque, "votes", v->votes);
+    if (json_array_size(v->pieces))
+        json_object_set(votes, "pieces", v->pieces);
+    return session_record(s, "bridle.votes", "kernel", votes);
 }
 
 static json_t *ask_data(struct session *s, const char *permission, const char *call_id,
@@ -451,14 +314,8 @@ static int decide(struct session *s, const char *call_id, const struct effect *e
                    &(struct br_request){.action = e->action,
                                         .subject = e->subject,
                                         .subject_len = e->subject ? strlen(e->subject) : 0});
-    else if (e->shell)
-        decide_line(s, v, e->subject, false);
     else
-        decide_words(s, v, (const char *const *)e->op.argv, e->op.argc);
-    if (e->op.op == BR_OP_EXEC) {
-        decide_inner_lines(s, v);
-        decide_directory(s, v, e->op.path);
-    }
+        decide_command(s, v, e);
     int r = consult_predicates(s, v, call_id, e);
     if (v->effect == BR_EFFECT_NONE || !v->rule_id || !v->source)
         verdict_tighten(v, BR_EFFECT_DENY, "undecided", "kernel", "the decision failed");
@@ -475,7 +332,7 @@ static int denied(const struct verdict *v, const struct effect *e, struct br_err
 int session_authorize(struct session *s, const char *call_id, const struct effect *e,
                       enum br_effect *decided, char permission[BR_ID_MAX], struct br_err *err)
 {
-    struct verdict v = {.effect = BR_EFFECT_NONE, .votes = json_array()};
+    struct verdict v = {.effect = BR_EFFECT_NONE, .votes = json_array(), .pieces = json_array()};
     permission[0] = 0;
     int r = decide(s, call_id, e, &v);
     if (r == 0)
@@ -494,7 +351,7 @@ int session_authorize(struct session *s, const char *call_id, const struct effec
 int session_foresee(struct session *s, const char *call_id, const struct effect *e,
                     enum br_effect *decided, json_t **decision, struct br_err *err)
 {
-    struct verdict v = {.effect = BR_EFFECT_NONE, .votes = json_array()};
+    struct verdict v = {.effect = BR_EFFECT_NONE, .votes = json_array(), .pieces = json_array()};
     int r = decide(s, call_id, e, &v);
     *decided = v.effect;
     *decision =
@@ -512,7 +369,7 @@ int session_foresee(struct session *s, const char *call_id, const struct effect 
 /* What the policy says about reading one file, without asking anybody. */
 static enum br_effect read_effect(struct session *s, const char *call_id, const char *path)
 {
-    struct verdict v = {.effect = BR_EFFECT_NONE, .votes = json_array()};
+    struct verdict v = {.effect = BR_EFFECT_NONE, .votes = json_array(), .pieces = json_array()};
     struct effect e = {.action = "fs.read", .subject = (char *)path};
     decide_one(
         s, &v,

@@ -37,6 +37,18 @@ static json_t *votes_json(const struct br_decision *d)
     return votes;
 }
 
+/* What is known only when it runs is shown as '...'. */
+static json_t *word_json(const char *word)
+{
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(4 * BR_SUBJECT_MAX);
+    for (; *word; word++)
+        if (br_is_unknown(*word))
+            br_buf_put(&b, "...", 3);
+        else
+            br_buf_put_u8(&b, (uint8_t)*word);
+    return json_string(b.len ? br_buf_cstr(&b) : "");
+}
+
 void session_table_decide(struct session *s, const struct br_request *asked, bool against,
                           struct br_decision *d)
 {
@@ -57,7 +69,7 @@ void session_table_decide(struct session *s, const struct br_request *asked, boo
     if (q->words) {
         json_t *words = json_array();
         for (size_t i = 0; i < q->nwords; i++)
-            json_array_append_new(words, json_string(q->words[i]));
+            json_array_append_new(words, word_json(q->words[i]));
         json_object_set_new(o, "words", words);
     } else if (q->subject) {
         json_object_set_new(o, "subject", json_stringn(q->subject, q->subject_len));

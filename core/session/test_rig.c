@@ -76,16 +76,7 @@ static int on_shell(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     if (!sh || br_msg_blob(m, BR_TOOL_JSON_MAX, &text, err) < 0)
         _exit(1);
     br_shell_parse(sh, text.data, text.len);
-    if (sh->opaque)
-        br_shell_guess(sh, text.data, text.len);
-    br_buf_put_u8(&o.buf, sh->opaque);
-    br_buf_put_str(&o.buf, sh->why);
-    br_buf_put_u32(&o.buf, sh->ncommands);
-    for (unsigned i = 0; i < sh->ncommands; i++) {
-        br_buf_put_u32(&o.buf, sh->count[i]);
-        for (unsigned k = 0; k < sh->count[i]; k++)
-            br_buf_put_str(&o.buf, sh->words[sh->first[i] + k]);
-    }
+    br_shell_reply(sh, &o.buf);
     br_shell_free(sh);
     free(sh);
     return br_chan_send(c, BR_MSG_SHELL_PARSED, m->id, &o, err);

@@ -471,7 +471,7 @@ static void test_exec_passes_the_status_on(void **state)
     e2e_result_free(&r);
     /* opaque: asked, and there is nobody to ask */
     e2e_run(&t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "task.yaml", "--",
-            "sh", "-c", "touch src/x; exit 7", NULL);
+            "sh", "-c", "eval 'touch src/x; exit 7'", NULL);
     e2e_expect(&r, 4, NULL);
     e2e_expect_file(&t, "workspace/src/x", NULL);
     e2e_result_free(&r);

@@ -108,6 +108,7 @@ if [ -x "$bin/bridle-init" ] && ! is_static "$bin/bridle-init"; then
 fi
 
 must bridle-script lua
+must bridle-script treesitter
 must bridle-session jansson
 must bridle-egress curl
 must bridle-audit sqlite

@@ -1,0 +1,828 @@
+/*
+ * The statements of a shell string: every simple command in it, whatever stands around it, with its
+ * variables and redirections. A node that is not known, and a byte between nodes that should not be
+ * there, makes the string opaque; the commands that are seen are collected all the same, for rules
+ * that deny. The tree is tree-sitter's and not trusted to be right (shell.c).
+ */
+#include <string.h>
+
+#include "script/argv.h"
+#include "script/shell_priv.h"
+
+#define UNKNOWN "it has something that is not taken apart"
+
+static void statement(struct walk *w);
+
+/* One simple command while it is collected. */
+struct simple {
+    unsigned first, count, env_first, env_count;
+    uint32_t at; /* the end of the last part */
+};
+
+bool shell_gap(struct walk *w, uint32_t from, uint32_t to, bool lines)
+{
+    bool blank = false;
+    for (uint32_t i = from; i < to; i++) {
+        char c = w->text[i];
+        if (c == ' ' || c == '\t' || (c == '\n' && lines))
+            blank = true;
+        else if (c == '\\' && i + 1 < to && w->text[i + 1] == '\n')
+            i++;
+        else
+            return shell_refuse(w->sh, UNKNOWN);
+    }
+    /* a continued line alone parts nothing: the shell joins what is before and behind it */
+    return (from <= to && (from == to || blank)) || shell_refuse(w->sh, UNKNOWN);
+}
+
+bool shell_count(struct walk *w)
+{
+    return ++w->nodes <= BR_SHELL_NODES_MAX || shell_refuse(w->sh, "it has too many parts");
+}
+
+static bool enter(struct walk *w)
+{
+    return w->depth < BR_SHELL_DEPTH_MAX ? ++w->depth > 0
+                                         : shell_refuse(w->sh, "it is nested too deeply");
+}
+
+static TSNode here(struct walk *w)
+{
+    return ts_tree_cursor_current_node(&w->cursor);
+}
+
+static bool first_child(struct walk *w)
+{
+    return ts_tree_cursor_goto_first_child(&w->cursor);
+}
+
+/* The next one. Otherwise the cursor is at the parent again. */
+static bool next_child(struct walk *w)
+{
+    if (shell_count(w) && ts_tree_cursor_goto_next_sibling(&w->cursor))
+        return true;
+    ts_tree_cursor_goto_parent(&w->cursor);
+    return false;
+}
+
+static bool text_is(const struct walk *w, TSNode n, const char *s)
+{
+    uint32_t from = ts_node_start_byte(n), len = ts_node_end_byte(n) - from;
+    return strlen(s) == len && memcmp(w->text + from, s, len) == 0;
+}
+
+static bool text_in(const struct walk *w, TSNode n, const char *const *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (text_is(w, n, list[i]))
+            return true;
+    return false;
+}
+
+static void check_token(struct walk *w)
+{
+    static const char *const known[] = {
+        ";",  "\n",   "&",    "&&", "||", "|",    "|&",   "(",  ")",  "{",     "}",     "if", "fi",
+        "do", "then", "elif", "!",  "`",  "else", "done", "<(", ">(", "while", "until", "$(", ";;"};
+    if (!text_in(w, here(w), known, BR_ARRAY_LEN(known)))
+        shell_refuse(w->sh, UNKNOWN);
+}
+
+/* From a '#' in front of a word to the end of the line, and not further. */
+static void check_comment(struct walk *w)
+{
+    uint32_t from = ts_node_start_byte(here(w)), to = ts_node_end_byte(here(w));
+    bool ok = from < to && w->text[from] == '#' &&
+              (from == 0 || strchr(" \t\n;&|()", w->text[from - 1])) &&
+              !memchr(w->text + from, '\n', to - from) && (to == w->len || w->text[to] == '\n');
+    if (!ok)
+        shell_refuse(w->sh, "it has a comment that is not understood");
+}
+
+/* ---- what runs inside of words ---- */
+
+static void block(struct walk *w);
+
+/*
+ * Below the node at the cursor: the substitutions, and the statements that belong to a redirection.
+ * `gathered`: a command among the children is the one whose words these are.
+ */
+static void inner(struct walk *w, bool gathered)
+{
+    if (!enter(w))
+        return;
+    if (first_child(w)) {
+        do {
+            enum kind k = shell_kind(here(w));
+            if (k == K_SUBSTITUTION || k == K_PROCESS)
+                block(w);
+            else if ((k == K_COMMAND && gathered) || k == K_COMMAND_NAME || shell_is_word(k) ||
+                     k == K_ASSIGNMENT || k == K_FILE_REDIRECT || k == K_HERE_STRING ||
+                     k == K_HERE_REDIRECT || k == K_HERE_BODY)
+                inner(w, false);
+            else if (k == K_OTHER) /* a part of an expansion, whose form was looked at */
+                inner(w, false);
+            else if (k != K_TOKEN && k != K_CONTENT && k != K_NAME && k != K_DESCRIPTOR &&
+                     k != K_HERE_START && k != K_HERE_CONTENT && k != K_HERE_END && k != K_COMMENT)
+                statement(w);
+        } while (next_child(w));
+    }
+    w->depth--;
+}
+
+/* The same for the word at the cursor itself. */
+static void inner_word(struct walk *w)
+{
+    enum kind k = shell_kind(here(w));
+    if (k == K_SUBSTITUTION || k == K_PROCESS)
+        block(w);
+    else
+        inner(w, false);
+}
+
+/* ---- parts of a simple command ---- */
+
+static void add_word(struct walk *w, struct simple *s)
+{
+    TSNode n = here(w);
+    size_t start = w->sh->text_len;
+    if (s->count > 0 && ts_node_start_byte(n) == s->at)
+        shell_refuse(w->sh, UNKNOWN); /* the shell would join them */
+    shell_word(w, false);
+    if (shell_add_word(w->sh, start) && s->count++ == 0)
+        s->first = w->sh->nwords - 1;
+    s->at = ts_node_end_byte(n);
+}
+
+/* NAME=VALUE at the cursor, as a text that begins at *start. */
+static void put_assignment(struct walk *w, size_t *start)
+{
+    unsigned part = 0;
+    uint32_t at = ts_node_start_byte(here(w)), end = ts_node_end_byte(here(w));
+    *start = w->sh->text_len;
+    if (!first_child(w)) {
+        shell_refuse(w->sh, UNKNOWN);
+        return;
+    }
+    do {
+        TSNode n = here(w);
+        enum kind k = shell_kind(n);
+        bool ok = ts_node_start_byte(n) == at && (part == 0   ? k == K_NAME
+                                                  : part == 1 ? text_is(w, n, "=")
+                                                              : part == 2 && shell_is_word(k));
+        if (!ok) {
+            shell_refuse(w->sh, "it sets a variable in a way that is not taken apart");
+        } else if (part < 2) {
+            for (uint32_t i = ts_node_start_byte(n); i < ts_node_end_byte(n); i++)
+                shell_put(w->sh, w->text[i]);
+        } else {
+            shell_word(w, true);
+        }
+        at = ts_node_end_byte(n);
+        part++;
+    } while (next_child(w));
+    if (at != end || part < 2)
+        shell_refuse(w->sh, UNKNOWN);
+}
+
+static void add_variable(struct walk *w, struct simple *s)
+{
+    size_t start;
+    if (s->count > 0)
+        shell_refuse(w->sh, UNKNOWN);
+    s->at = ts_node_end_byte(here(w));
+    put_assignment(w, &start);
+    if (shell_add_word(w->sh, start) && s->env_count++ == 0)
+        s->env_first = w->sh->nwords - 1;
+}
+
+/* What stands before a redirection must not be its descriptor. */
+static void check_before(struct walk *w, uint32_t from, bool descriptor)
+{
+    uint32_t i = from;
+    static const char ends[] = " \t\n;&|()`";
+    if (from == 0 || strchr(ends, w->text[from - 1]))
+        return;
+    while (i > 0 && w->text[i - 1] >= '0' && w->text[i - 1] <= '9')
+        i--;
+    if (descriptor || w->text[from - 1] == '}' || w->text[from - 1] == '\\' ||
+        (i < from && (i == 0 || strchr(ends, w->text[i - 1]))))
+        shell_refuse(w->sh, "it has a redirection that is not understood");
+}
+
+enum direction { TO_NOTHING, READ, WRITE, COPY, BOTH_WRITE };
+
+static enum direction direction_of(const struct walk *w, TSNode n)
+{
+    static const char *const writes[] = {">", ">>", ">|"}, *const both[] = {"&>", "&>>"},
+                             *const copies[] = {"<&", ">&"};
+    if (text_is(w, n, "<"))
+        return READ;
+    if (text_in(w, n, writes, BR_ARRAY_LEN(writes)))
+        return WRITE;
+    if (text_in(w, n, both, BR_ARRAY_LEN(both)))
+        return BOTH_WRITE;
+    return text_in(w, n, copies, BR_ARRAY_LEN(copies)) ? COPY : TO_NOTHING;
+}
+
+static void add_redirect(struct walk *w, size_t start, enum direction d)
+{
+    struct br_shell *sh = w->sh;
+    const char *target = sh->text + start;
+    shell_put(sh, '\0');
+    if (d == COPY) {
+        size_t digits = strspn(target, "0123456789");
+        if (target[digits] == '-')
+            digits++;
+        if (digits > 0 && !target[digits])
+            return;
+    }
+    if (sh->nredirects == BR_SHELL_REDIRECTS_MAX) {
+        shell_refuse(sh, "it has too many redirections");
+        return;
+    }
+    sh->redirects[sh->nredirects++] =
+        (struct br_shell_redirect){.target = target, .read = d == READ, .write = d != READ};
+}
+
+/* [n]>target, and the words behind it, which are the command's. */
+static void file_redirect(struct walk *w, struct simple *s)
+{
+    TSNode whole = here(w);
+    enum direction d = TO_NOTHING;
+    bool descriptor = false, target = false, op = false;
+    uint32_t at = ts_node_start_byte(whole);
+    if (!first_child(w))
+        return;
+    do {
+        TSNode n = here(w);
+        enum kind k = shell_kind(n);
+        if (k == K_DESCRIPTOR && !descriptor && !op) {
+            descriptor = true;
+            at = ts_node_end_byte(n);
+        } else if (k == K_TOKEN && !op) {
+            static const char *const closes[] = {"<&-", ">&-"};
+            if (ts_node_start_byte(n) != at)
+                shell_refuse(w->sh, UNKNOWN);
+            op = true;
+            d = direction_of(w, n);
+            target = d == TO_NOTHING;
+            if (target && !text_in(w, n, closes, BR_ARRAY_LEN(closes)))
+                shell_refuse(w->sh, UNKNOWN);
+        } else if (shell_is_word(k) && !target) {
+            size_t start = w->sh->text_len;
+            shell_gap(w, at, ts_node_start_byte(n), false);
+            target = true;
+            shell_word(w, false);
+            add_redirect(w, start, d);
+        } else if (shell_is_word(k) && s && d != BOTH_WRITE) {
+            s->at = at;
+            shell_gap(w, at, ts_node_start_byte(n), false);
+            add_word(w, s);
+        } else { /* behind &>, sh would take the next words for a command of their own */
+            shell_refuse(w->sh, UNKNOWN);
+        }
+        at = ts_node_end_byte(n);
+    } while (next_child(w));
+    check_before(w, ts_node_start_byte(whole), descriptor);
+    if (!target)
+        shell_refuse(w->sh, UNKNOWN);
+}
+
+static void here_string(struct walk *w)
+{
+    size_t start = w->sh->text_len;
+    unsigned words = 0;
+    check_before(w, ts_node_start_byte(here(w)), false);
+    if (!first_child(w))
+        return;
+    do {
+        enum kind k = shell_kind(here(w));
+        if (shell_is_word(k) && words++ == 0)
+            shell_word(w, false);
+        else if (k != K_TOKEN && k != K_DESCRIPTOR)
+            shell_refuse(w->sh, UNKNOWN);
+    } while (next_child(w));
+    w->sh->text_len = start; /* the program reads it; it is no argument */
+}
+
+/* ---- here-documents ---- */
+
+struct here {
+    bool strip, literal;
+    const char *end; /* the word that ends it, in the text */
+    uint32_t end_len;
+    uint32_t line, body, last; /* the newline, the first byte behind it, the line that ends it */
+};
+
+static bool here_word(struct walk *w, struct here *h, TSNode n)
+{
+    uint32_t from = ts_node_start_byte(n), to = ts_node_end_byte(n);
+    const char *p = w->text + from;
+    if (to - from >= 2 && (p[0] == '\'' || p[0] == '"') && p[to - from - 1] == p[0]) {
+        h->literal = true;
+        from++, to--;
+    }
+    h->end = w->text + from;
+    h->end_len = to - from;
+    if (h->end_len == 0)
+        return false;
+    for (uint32_t i = from; i < to; i++)
+        if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-!",
+                    w->text[i]))
+            return false;
+    const char *nl = memchr(w->text + to, '\n', w->len - to);
+    if (!nl || nl[-1] == '\\')
+        return false;
+    h->line = (uint32_t)(nl - w->text);
+    h->body = h->line + 1;
+    for (uint32_t at = h->body; at <= w->len;) {
+        uint32_t start = at;
+        while (h->strip && start < w->len && w->text[start] == '\t')
+            start++;
+        const char *end = memchr(w->text + start, '\n', w->len - start);
+        uint32_t stop = end ? (uint32_t)(end - w->text) : w->len;
+        if (stop - start == h->end_len && memcmp(w->text + start, h->end, h->end_len) == 0) {
+            h->last = start;
+            return true;
+        }
+        at = stop + 1;
+    }
+    return false;
+}
+
+static void here_body(struct walk *w, const struct here *h)
+{
+    TSNode body = here(w);
+    uint32_t at = h->body;
+    if (first_child(w)) {
+        do {
+            TSNode n = here(w);
+            enum kind k = shell_kind(n);
+            if (k == K_HERE_CONTENT)
+                continue;
+            if (h->literal || !(k == K_VARIABLE || k == K_EXPANSION || k == K_SUBSTITUTION)) {
+                shell_refuse(w->sh, UNKNOWN);
+                continue;
+            }
+            if (ts_node_start_byte(n) >= at)
+                shell_here_text(w, at, ts_node_start_byte(n));
+            size_t start = w->sh->text_len;
+            shell_word(w, false); /* for its checks */
+            w->sh->text_len = start;
+            at = ts_node_end_byte(n);
+        } while (next_child(w));
+    }
+    if (!h->literal && h->last >= at)
+        shell_here_text(w, at, h->last);
+    if (ts_node_end_byte(body) > h->last || ts_node_start_byte(body) < h->line)
+        shell_refuse(w->sh, UNKNOWN);
+}
+
+/* <<END and the rest of its line; the statements there are looked at by inner(). */
+static void here_redirect(struct walk *w, struct simple *s)
+{
+    struct here h = {.strip = false};
+    bool ok = false, ended = false;
+    uint32_t at = ts_node_start_byte(here(w));
+    check_before(w, at, false);
+    if (!first_child(w))
+        return;
+    do {
+        TSNode n = here(w);
+        enum kind k = shell_kind(n);
+        if (k == K_TOKEN && text_is(w, n, "<<-"))
+            h.strip = true;
+        if (k == K_HERE_START)
+            ok = here_word(w, &h, n);
+        if (k == K_HERE_BODY && ok) {
+            shell_gap(w, at, h.line, false);
+            here_body(w, &h);
+        } else if (k == K_HERE_END) {
+            ended = ok && ts_node_start_byte(n) == h.last;
+        } else {
+            shell_gap(w, at, ts_node_start_byte(n), false);
+            if (ok && k != K_HERE_BODY && ts_node_end_byte(n) > h.line)
+                shell_refuse(w->sh, UNKNOWN);
+            if (k == K_FILE_REDIRECT)
+                file_redirect(w, s);
+            else if (shell_is_word(k) && ok && s) {
+                s->at = at;
+                add_word(w, s);
+            } else if (k == K_HERE_STRING || k == K_COMMENT || k == K_DESCRIPTOR || k == K_OTHER)
+                shell_refuse(w->sh, UNKNOWN);
+        }
+        at = ts_node_end_byte(n);
+    } while (next_child(w));
+    if (!ok || !ended)
+        shell_refuse(w->sh, "it has a here-document that is not understood");
+    if (s)
+        s->at = at;
+}
+
+/* ---- simple commands ---- */
+
+static bool is_reserved(const char *word)
+{
+    static const char *const list[] = {"if",       "then",   "else", "elif", "fi",     "for",
+                                       "while",    "until",  "do",   "done", "case",   "esac",
+                                       "in",       "select", "!",    "{",    "}",      "[[",
+                                       "function", "]]",     "((",   "let",  "coproc", "]"};
+    for (size_t i = 0; i < BR_ARRAY_LEN(list); i++)
+        if (strcmp(word, list[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool moves(const struct br_shell *sh, const struct simple *s)
+{
+    static const char *const list[] = {"cd", "pushd", "popd"};
+    for (unsigned i = 0; i < s->count && i < 4; i++)
+        for (size_t k = 0; k < BR_ARRAY_LEN(list); k++)
+            if (strcmp(sh->words[s->first + i], list[k]) == 0)
+                return true;
+    return false;
+}
+
+static void add_command(struct walk *w, const struct simple *s)
+{
+    struct br_shell *sh = w->sh;
+    if (s->count == 0) {
+        if (s->env_count) /* with a redirection, and no program */
+            shell_refuse(sh, UNKNOWN);
+        return;
+    }
+    if (sh->ncommands == BR_SHELL_COMMANDS_MAX) {
+        shell_refuse(sh, "it has too many commands");
+        return;
+    }
+    const char *program = sh->words[s->first];
+    if (is_reserved(program))
+        shell_refuse(sh, "it has a word of the shell's grammar where a program belongs");
+    if (br_word_unknown(program))
+        shell_refuse(sh, "which program it runs is known only when it runs");
+    sh->moves |= moves(sh, s);
+    sh->commands[sh->ncommands++] = (struct br_shell_command){
+        s->first, s->count, s->env_count ? s->env_first : s->first, s->env_count};
+}
+
+static void gather(struct walk *w, struct simple *s)
+{
+    if (!first_child(w))
+        return;
+    do {
+        TSNode n = here(w);
+        enum kind k = shell_kind(n);
+        shell_gap(w, s->at, ts_node_start_byte(n), false);
+        if (k == K_ASSIGNMENT) {
+            add_variable(w, s);
+        } else if (k == K_COMMAND_NAME) {
+            if (first_child(w)) {
+                add_word(w, s);
+                if (ts_tree_cursor_goto_next_sibling(&w->cursor))
+                    shell_refuse(w->sh, UNKNOWN);
+                ts_tree_cursor_goto_parent(&w->cursor);
+            } else {
+                shell_refuse(w->sh, UNKNOWN);
+            }
+        } else if (k == K_FILE_REDIRECT) {
+            file_redirect(w, s);
+        } else if (k == K_HERE_STRING) {
+            here_string(w);
+        } else if (k == K_HERE_REDIRECT) {
+            here_redirect(w, s);
+        } else if (shell_is_word(k) || k == K_TOKEN) {
+            add_word(w, s);
+        } else {
+            shell_refuse(w->sh, UNKNOWN);
+        }
+        s->at = ts_node_end_byte(n);
+    } while (next_child(w));
+}
+
+static void simple_command(struct walk *w)
+{
+    struct simple s = {.at = ts_node_start_byte(here(w))};
+    gather(w, &s);
+    add_command(w, &s);
+    inner(w, false);
+}
+
+/* `python3 - <<END`: the grammar loses a '-' that stands alone before a here-document. */
+static bool lost_dash(struct walk *w, struct simple *s, uint32_t to)
+{
+    uint32_t at = s->at, end = to;
+    while (at < end && strchr(" \t", w->text[at]))
+        at++;
+    while (end > at && strchr(" \t", w->text[end - 1]))
+        end--;
+    if (s->count == 0 || at == s->at || end == to || end - at != 1 || w->text[at] != '-')
+        return false;
+    size_t start = w->sh->text_len;
+    shell_put(w->sh, '-');
+    s->count += shell_add_word(w->sh, start) != NULL;
+    return true;
+}
+
+/* A body, which may be missing, and its redirections. */
+static void redirected(struct walk *w)
+{
+    struct simple s = {.at = ts_node_start_byte(here(w))};
+    bool body = false, simple = true;
+    if (!first_child(w))
+        return;
+    do {
+        TSNode n = here(w);
+        enum kind k = shell_kind(n);
+        if (!(k == K_HERE_REDIRECT && simple && lost_dash(w, &s, ts_node_start_byte(n))))
+            shell_gap(w, s.at, ts_node_start_byte(n), false);
+        if (k == K_FILE_REDIRECT) {
+            file_redirect(w, simple ? &s : NULL);
+        } else if (k == K_HERE_REDIRECT) {
+            here_redirect(w, simple ? &s : NULL);
+        } else if (k == K_HERE_STRING) {
+            here_string(w);
+        } else if (!body && k == K_COMMAND) {
+            body = true;
+            gather(w, &s);
+        } else if (!body) { /* inner() looks at it */
+            body = true;
+            simple = false;
+            if (k == K_OTHER || shell_is_word(k))
+                shell_refuse(w->sh, UNKNOWN);
+        } else {
+            shell_refuse(w->sh, UNKNOWN);
+        }
+        s.at = ts_node_end_byte(n);
+    } while (next_child(w));
+    add_command(w, &s);
+    inner(w, true);
+}
+
+/* X=1 that belongs to no command. */
+static void check_variable(struct walk *w, bool exported)
+{
+    size_t start = w->sh->text_len;
+    put_assignment(w, &start);
+    shell_put(w->sh, '\0');
+    if (exported ? !br_env_harmless(w->sh->text + start) : !br_env_local(w->sh->text + start))
+        shell_refuse(w->sh, "it sets a variable that can change what runs");
+    w->sh->text_len = start;
+    w->variables++;
+    inner(w, false);
+}
+
+static void variables(struct walk *w, bool exported)
+{
+    uint32_t at = ts_node_start_byte(here(w));
+    unsigned part = 0;
+    if (!first_child(w))
+        return;
+    do {
+        TSNode n = here(w);
+        enum kind k = shell_kind(n);
+        shell_gap(w, at, ts_node_start_byte(n), false);
+        at = ts_node_end_byte(n);
+        if (k == K_ASSIGNMENT)
+            check_variable(w, exported);
+        else if (part > 0 || k != K_TOKEN || !text_is(w, n, "export"))
+            shell_refuse(w->sh, "it declares variables in a way that is not taken apart");
+        part++;
+    } while (next_child(w));
+}
+
+/* [ ... ]: a program whose arguments nobody needs to know. */
+static void test_words(struct walk *w)
+{
+    static const char *const known[] = {"[", "]", "=", "==", "!=", "!", "-a", "-o"};
+    if (!enter(w))
+        return;
+    uint32_t at = ts_node_start_byte(here(w));
+    if (first_child(w)) {
+        do {
+            TSNode n = here(w);
+            enum kind k = shell_kind(n);
+            shell_gap(w, at, ts_node_start_byte(n), false);
+            at = ts_node_end_byte(n);
+            if (k == K_TOKEN && !text_in(w, n, known, BR_ARRAY_LEN(known)))
+                shell_refuse(w->sh, UNKNOWN);
+            if (shell_is_word(k)) {
+                size_t start = w->sh->text_len;
+                shell_word(w, false);
+                w->sh->text_len = start;
+                inner_word(w);
+            } else if (k == K_OTHER) {
+                test_words(w);
+            } else if (k != K_TOKEN) {
+                shell_refuse(w->sh, UNKNOWN);
+            }
+        } while (next_child(w));
+    }
+    w->depth--;
+}
+
+static void test_command(struct walk *w)
+{
+    struct br_shell *sh = w->sh;
+    uint32_t from = ts_node_start_byte(here(w));
+    if (from + 1 >= w->len || w->text[from] != '[' || !strchr(" \t", w->text[from + 1])) {
+        shell_refuse(sh, "it has a test that only bash knows");
+    } else {
+        size_t start = sh->text_len;
+        struct simple s = {.first = sh->nwords};
+        shell_put(sh, '[');
+        s.count += shell_add_word(sh, start) != NULL;
+        start = sh->text_len;
+        shell_put(sh, BR_UNKNOWN_ANY);
+        s.count += shell_add_word(sh, start) != NULL;
+        if (s.count == 2)
+            add_command(w, &s);
+    }
+    test_words(w);
+}
+
+/* ---- compound commands ---- */
+
+static void block(struct walk *w)
+{
+    TSNode whole = here(w);
+    uint32_t at = ts_node_start_byte(whole);
+    if (!enter(w))
+        return;
+    if (first_child(w)) {
+        do {
+            TSNode n = here(w);
+            enum kind k = shell_kind(n);
+            shell_gap(w, at, ts_node_start_byte(n), true);
+            at = ts_node_end_byte(n);
+            if (k == K_TOKEN)
+                check_token(w);
+            else if (k == K_COMMENT)
+                check_comment(w);
+            else if (k == K_FILE_REDIRECT) /* $(< file) */
+                file_redirect(w, NULL);
+            else
+                statement(w);
+        } while (next_child(w));
+    }
+    shell_gap(w, at, ts_node_end_byte(whole), true);
+    w->depth--;
+}
+
+static void for_loop(struct walk *w)
+{
+    uint32_t at = ts_node_start_byte(here(w));
+    if (!first_child(w))
+        return;
+    do {
+        TSNode n = here(w);
+        enum kind k = shell_kind(n);
+        size_t start = w->sh->text_len;
+        shell_gap(w, at, ts_node_start_byte(n), true);
+        at = ts_node_end_byte(n);
+        if (k == K_NAME) {
+            for (uint32_t i = ts_node_start_byte(n); i < at; i++)
+                shell_put(w->sh, w->text[i]);
+            shell_put(w->sh, '\0');
+            if (!br_env_local(w->sh->text + start))
+                shell_refuse(w->sh, "it sets a variable that can change what runs");
+        } else if (shell_is_word(k)) {
+            shell_word(w, false);
+            inner_word(w);
+            continue; /* what is inside has its words there */
+        } else if (k == K_BLOCK) {
+            statement(w);
+            continue;
+        } else if (k != K_TOKEN || text_is(w, n, "select")) {
+            shell_refuse(w->sh, UNKNOWN);
+        }
+        w->sh->text_len = start;
+    } while (next_child(w));
+}
+
+/* A pattern of `case`: its text decides nothing, but it must be one. */
+static void check_pattern(struct walk *w)
+{
+    TSNode n = here(w);
+    for (uint32_t i = ts_node_start_byte(n); i < ts_node_end_byte(n); i++)
+        if (strchr(";&|()<>`\n\\", w->text[i]))
+            shell_refuse(w->sh, "it has a pattern that is not understood");
+}
+
+static void case_part(struct walk *w)
+{
+    static const char *const known[] = {"case", "in", "esac", "(", ")", "|", ";;", ";", "\n", "&"};
+    uint32_t at = ts_node_start_byte(here(w));
+    bool item = shell_kind(here(w)) == K_CASE_ITEM;
+    if (!enter(w))
+        return;
+    if (first_child(w)) {
+        do {
+            TSNode n = here(w);
+            enum kind k = shell_kind(n);
+            shell_gap(w, at, ts_node_start_byte(n), true);
+            at = ts_node_end_byte(n);
+            if (k == K_TOKEN) {
+                if (!text_in(w, n, known, BR_ARRAY_LEN(known)))
+                    shell_refuse(w->sh, UNKNOWN);
+            } else if (k == K_CASE_ITEM) {
+                case_part(w);
+            } else if (k == K_COMMENT) {
+                check_comment(w);
+            } else if (shell_is_word(k)) {
+                if (item)
+                    check_pattern(w);
+                inner_word(w);
+            } else if (item) {
+                statement(w);
+            } else {
+                shell_refuse(w->sh, UNKNOWN);
+            }
+        } while (next_child(w));
+    }
+    w->depth--;
+}
+
+/* The body is decided whether it is called or not. */
+static void function(struct walk *w)
+{
+    uint32_t at = ts_node_start_byte(here(w));
+    unsigned words = 0;
+    if (!first_child(w))
+        return;
+    do {
+        TSNode n = here(w);
+        enum kind k = shell_kind(n);
+        shell_gap(w, at, ts_node_start_byte(n), true);
+        at = ts_node_end_byte(n);
+        if (k == K_WORD && words++ == 0) {
+            for (uint32_t i = ts_node_start_byte(n); i < at; i++)
+                if (strchr("\\*?[~{}=!#", w->text[i]))
+                    shell_refuse(w->sh, UNKNOWN);
+        } else if (k == K_TOKEN) {
+            if (!text_is(w, n, "(") && !text_is(w, n, ")"))
+                shell_refuse(w->sh, "it has a function in a form that only bash knows");
+        } else if (k == K_BLOCK) {
+            statement(w);
+        } else {
+            shell_refuse(w->sh, UNKNOWN);
+            inner_word(w);
+        }
+    } while (next_child(w));
+}
+
+static void statement(struct walk *w)
+{
+    if (!enter(w))
+        return;
+    switch (shell_kind(here(w))) {
+    case K_BLOCK:
+        block(w);
+        break;
+    case K_COMMAND:
+        simple_command(w);
+        break;
+    case K_REDIRECTED:
+        redirected(w);
+        break;
+    case K_ASSIGNMENT:
+        check_variable(w, false);
+        break;
+    case K_ASSIGNMENTS:
+        variables(w, false);
+        break;
+    case K_DECLARATION:
+        variables(w, true);
+        break;
+    case K_TEST:
+        test_command(w);
+        break;
+    case K_FOR:
+        for_loop(w);
+        break;
+    case K_CASE:
+        case_part(w);
+        break;
+    case K_FUNCTION:
+        function(w);
+        break;
+    default:
+        shell_refuse(w->sh, UNKNOWN);
+        inner(w, false);
+        break;
+    }
+    w->depth--;
+}
+
+void shell_walk(struct walk *w)
+{
+    TSNode root = here(w);
+    if (ts_node_has_error(root) || shell_kind(root) != K_BLOCK) {
+        shell_refuse(w->sh, "its grammar is not understood");
+        w->broken = true;
+        return;
+    }
+    shell_gap(w, 0, ts_node_start_byte(root), true);
+    shell_gap(w, ts_node_end_byte(root), w->len, true);
+    statement(w);
+}
