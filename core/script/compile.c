@@ -12,7 +12,7 @@
 extern const char br_embed_policy_default[];
 extern const unsigned br_embed_policy_default_len;
 
-static const char bundle_key = 0;
+static const char bundle_key = 0, data_key = 0;
 
 #define DEFAULT_POLICY_NAME "policy/default.lua (built in)"
 #define REASON_MAX 512u
@@ -62,15 +62,15 @@ static void push_member(lua_State *L, const char *module, const char *field)
 
 /* ---- the bundle ---- */
 
-/* (buffer, bundle): keeps the bundle and writes its export. */
+/* (nothing, bundle): keeps the bundle and its data, which policy.lua gives to nobody else. */
 static int export_bundle(lua_State *L)
 {
-    struct br_buf *out = lua_touserdata(L, 1);
     lua_settop(L, 2);
-    push_member(L, "bridle.policy", "export");
+    push_member(L, "bridle.policy", "export"); /* it is loaded, whatever the text did */
+    lua_getfield(L, LUA_REGISTRYINDEX, BR_SCRIPT_BUNDLE_DATA);
     lua_pushvalue(L, 2);
     lua_call(L, 1, 1);
-    encode_or_raise(L, -1, out);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &data_key);
     lua_pushvalue(L, 2);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &bundle_key);
     return 0;
@@ -121,13 +121,12 @@ static int evaluate(struct br_script *s, const char *path, const void *text, siz
     return r;
 }
 
-static int evaluate_bundle(struct br_script *s, const struct br_compile_in *in, struct br_buf *out,
-                           struct br_err *err)
+static int evaluate_bundle(struct br_script *s, const struct br_compile_in *in, struct br_err *err)
 {
     bool own = in->policy_len > 0;
     return evaluate(s, own ? in->policy_path : "default.lua",
                     own ? in->policy : br_embed_policy_default,
-                    own ? in->policy_len : br_embed_policy_default_len, export_bundle, out,
+                    own ? in->policy_len : br_embed_policy_default_len, export_bundle, NULL,
                     BR_E_INVALID_POLICY, err);
 }
 
@@ -219,7 +218,8 @@ static int parse_manifest(const struct br_compile_in *in, json_t **tree, json_t 
 /* ---- profile + operator + manifest ---- */
 
 struct job {
-    json_t *input; /* taken by the call */
+    json_t *input;          /* taken by the call */
+    struct br_script *from; /* where the bundle ran */
     struct br_compile_out *out;
     int code; /* of a refusal */
     unsigned line;
@@ -256,6 +256,12 @@ static int run_compile(lua_State *L)
     struct job *job = lua_touserdata(L, 1);
     push_member(L, "bridle.compile", "run");
     br_script_json_push(L, &job->input);
+    lua_State *from = job->from->L;
+    int top = lua_gettop(from);
+    lua_rawgetp(from, LUA_REGISTRYINDEX, &data_key);
+    br_script_copy(L, from);
+    br_require(lua_gettop(from) == top);
+    lua_setfield(L, -2, "policy");
     lua_call(L, 1, 1);
     if (lua_getfield(L, -1, "error") == LUA_TTABLE) {
         lua_getfield(L, -1, "code");
@@ -278,15 +284,14 @@ static int run_compile(lua_State *L)
 }
 
 /* Takes the trees. NULL without memory: nothing may be left out, least of all a manifest. */
-static json_t *make_input(const struct br_compile_in *in, json_t *profile, json_t *policy,
-                          json_t *tree, json_t *marks)
+static json_t *make_input(const struct br_compile_in *in, json_t *profile, json_t *tree,
+                          json_t *marks)
 {
     json_t *input = json_object(), *allowed = json_array();
     int r = 0;
     for (uint32_t i = 0; i < in->nallowed; i++)
         r |= json_array_append_new(allowed, json_string(in->allowed[i]));
     r |= json_object_set_new(input, "profile", profile);
-    r |= json_object_set_new(input, "policy", policy);
     if (tree)
         r |= json_object_set_new(input, "manifest", tree);
     if (marks)
@@ -315,16 +320,13 @@ static int assemble(struct job *job, struct br_err *err)
 int br_compile(struct br_script *s, const struct br_compile_in *in, struct br_compile_out *out,
                struct br_err *err)
 {
-    BR_CLEANUP_BUF struct br_buf export = BR_BUF_INIT(BR_TABLE_MAX);
-    json_t *profile = NULL, *policy = NULL, *tree = NULL, *marks = NULL;
+    json_t *profile = NULL, *tree = NULL, *marks = NULL;
     unsigned line = 0;
     int r = evaluate_profile(in, &profile, out, err);
     if (r < 0)
         return r;
-    r = evaluate_bundle(s, in, &export, err);
+    r = evaluate_bundle(s, in, err);
     set_place(out, in->policy_len ? in->policy_path : DEFAULT_POLICY_NAME, s->error_line);
-    if (r == 0)
-        r = br_script_json_parse(export.data, export.len, BR_SCRIPT_NODES_MAX, &policy, NULL, err);
     if (r < 0) {
         json_decref(profile);
         return r;
@@ -334,12 +336,13 @@ int br_compile(struct br_script *s, const struct br_compile_in *in, struct br_co
         if (r < 0) {
             set_place(out, in->manifest_path, line);
             json_decref(profile);
-            json_decref(policy);
             return br_err_wrap(err, "'%s'", in->manifest_path);
         }
     }
-    struct job job = {.input = make_input(in, profile, policy, tree, marks), .out = out};
+    struct job job = {.input = make_input(in, profile, tree, marks), .from = s, .out = out};
+    int top = lua_gettop(s->L);
     r = assemble(&job, err);
+    lua_settop(s->L, top); /* what a copy that failed left behind */
     json_decref(job.input);
     if (r < 0)
         return r;

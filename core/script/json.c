@@ -132,7 +132,7 @@ static json_t *next_child(lua_State *L, struct frame *f)
 
 static void open_container(lua_State *L, const json_t *v)
 {
-    lua_newtable(L);
+    lua_createtable(L, (int)json_array_size(v), (int)json_object_size(v));
     if (json_is_array(v)) {
         push_array_mark(L);
         lua_setmetatable(L, -2);
@@ -171,6 +171,81 @@ static void push_tree(lua_State *L, json_t *tree)
             lua_rawseti(L, -2, (lua_Integer)f->index);
         else
             lua_rawset(L, -3);
+    }
+}
+
+/* ---- from one state to another ---- */
+
+static void copy_scalar(lua_State *L, lua_State *from)
+{
+    size_t n;
+    const char *s;
+    switch (lua_type(from, -1)) {
+    case LUA_TSTRING:
+        s = lua_tolstring(from, -1, &n);
+        lua_pushlstring(L, s, n);
+        break;
+    case LUA_TNUMBER:
+        if (lua_isinteger(from, -1))
+            lua_pushinteger(L, lua_tointeger(from, -1));
+        else
+            lua_pushnumber(L, lua_tonumber(from, -1));
+        break;
+    case LUA_TBOOLEAN:
+        lua_pushboolean(L, lua_toboolean(from, -1));
+        break;
+    default:
+        luaL_error(L, "a %s is no data", luaL_typename(from, -1));
+    }
+}
+
+static bool has_array_mark(lua_State *L)
+{
+    if (!lua_getmetatable(L, -1))
+        return false;
+    push_array_mark(L);
+    bool is = lua_rawequal(L, -1, -2);
+    lua_pop(L, 2);
+    return is;
+}
+
+static void copy_open(lua_State *L, lua_State *from)
+{
+    size_t n = lua_rawlen(from, -1);
+    lua_createtable(L, (int)n, n ? 0 : 8);
+    if (has_array_mark(from)) {
+        push_array_mark(L);
+        lua_setmetatable(L, -2);
+    }
+    lua_pushnil(from);
+}
+
+void br_script_copy(lua_State *L, lua_State *from)
+{
+    unsigned depth = 1;
+    luaL_checkstack(L, 3 * (int)BR_JSON_DEPTH_MAX, "copy");
+    if (!lua_istable(from, -1) || !lua_checkstack(from, 3 * (int)BR_JSON_DEPTH_MAX))
+        luaL_error(L, "there is nothing to copy");
+    copy_open(L, from);
+    while (depth > 0) {
+        if (!lua_next(from, -2)) {
+            lua_pop(from, 1); /* the table; its key is on top now */
+            if (--depth > 0)
+                lua_rawset(L, -3);
+            continue;
+        }
+        lua_insert(from, -2); /* the value below its key */
+        copy_scalar(L, from);
+        lua_insert(from, -2);
+        if (!lua_istable(from, -1)) {
+            copy_scalar(L, from);
+            lua_rawset(L, -3);
+            lua_pop(from, 1);
+            continue;
+        }
+        if (depth++ >= BR_JSON_DEPTH_MAX)
+            luaL_error(L, "the data are too deep");
+        copy_open(L, from);
     }
 }
 

@@ -49,6 +49,9 @@
 /* JSON that is exchanged with a state: a table of 10,000 rules has up to 400,000 values. */
 #define BR_SCRIPT_NODES_MAX 600000u
 
+/* Of the registry: the function of policy.lua that gives the data of a bundle. */
+#define BR_SCRIPT_BUNDLE_DATA "bridle.bundle"
+
 /* ---- a state ------------------------------------------------------------------------------ */
 
 /* What a text is for, and with it what it may require: bits, as core/script/api.def names them. */
@@ -135,6 +138,12 @@ char *br_script_json_dump(const json_t *tree);
 /* Push a Lua value for a tree. [-0, +1, m] Takes the tree, unless it raises before it could; *tree
  * is NULL when it is taken. */
 void br_script_json_push(lua_State *L, json_t **tree);
+/*
+ * Push a copy of the table on top of another state's stack, and pop that: plain data, which share
+ * nothing and have no metatables but the mark of arrays. [-0, +1, m] Raises in L, after which the
+ * stack of `from` holds what it holds.
+ */
+void br_script_copy(lua_State *L, lua_State *from);
 /* Append the JSON text of the value at idx, keys sorted. [-0, +0, m] 0 or -BR_E_INVALID_JSON,
  * -BR_E_LIMIT_EXCEEDED. */
 int br_script_json_encode(lua_State *L, int idx, struct br_buf *out, struct br_err *err);

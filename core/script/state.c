@@ -382,12 +382,45 @@ static int host_bundle(lua_State *L)
     return 1;
 }
 
+static int new_value(lua_State *L)
+{
+    lua_createtable(L, 0, 0);
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_setmetatable(L, -2);
+    return 1;
+}
+
+/* class(metatable): a function that makes empty values with this metatable, which is theirs alone
+ * from now on and is not shown. For modules, whose metamethods need no check. */
+static int host_class(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_settop(L, 1);
+    lua_pushboolean(L, 0);
+    lua_setfield(L, 1, "__metatable");
+    lua_pushcclosure(L, new_value, 1);
+    return 1;
+}
+
+/* keep(f): what compile.c calls for the data of a bundle. */
+static int host_keep(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    lua_settop(L, 1);
+    lua_setfield(L, LUA_REGISTRYINDEX, BR_SCRIPT_BUNDLE_DATA);
+    return 0;
+}
+
 static int open_state(lua_State *L)
 {
     lua_newtable(L);
     lua_newtable(L);
     lua_pushcfunction(L, host_where);
     lua_setfield(L, -2, "where");
+    lua_pushcfunction(L, host_keep);
+    lua_setfield(L, -2, "keep");
+    lua_pushcfunction(L, host_class);
+    lua_setfield(L, -2, "class");
     lua_pushcfunction(L, host_bundles);
     lua_setfield(L, -2, "bundles");
     lua_pushcfunction(L, host_bundle);
@@ -414,7 +447,7 @@ struct br_script *br_script_new(size_t memory_max)
     }
     lua_atpanic(s->L, on_panic);
     /* what a compile makes is kept: collect rarely; at the cap everything is collected anyway */
-    lua_gc(s->L, LUA_GCINC, 400, 0, 0);
+    lua_gc(s->L, LUA_GCINC, 1000, 0, 0);
     lua_pushcfunction(s->L, open_state);
     struct br_err err = {.code = BR_OK};
     if (br_script_call(s, 0, 0, BR_SCRIPT_COMPILE_US, BR_E_INTERNAL, &err) < 0) {

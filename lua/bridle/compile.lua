@@ -4,17 +4,15 @@
 
 local json = require "json"
 local manifest = require "bridle.manifest"
-local pattern = require "bridle.pattern"
 local programs = require "bridle.programs"
 local schema = require "bridle.schema"
 
 local compile = {}
 
-local EFFECTS = { "allow", "ask", "deny" }
-local RULE = { id = true, effect = true, actions = true, match = true, patterns = true, reason = true,
-  file = true, line = true, when = true, commands = true, accepted = true, bundle = true }
 local RULES_MAX = 10000
 local ID_MAX = 255
+local ANY, NONE = { "" }, {}
+local EFFECTS = { allow = true, ask = true, deny = true }
 
 --- Unique ids of at most ID_MAX bytes: the second rule of one name gets "#2", a long name is cut.
 local function namer()
@@ -81,35 +79,39 @@ local function programs_of(own, used)
   return out
 end
 
---- Rules of profile or operator, spread to one action and one pattern each.
+--- Rules of profile or operator, spread to one action and one pattern each. That they are well-formed
+--- is checked where they are made and again in C (core/policy/table.c), which is what counts.
 local function spread(source, kind, list, out, name, when_of, used)
-  for _, rule in ipairs(list) do
-    for key in pairs(rule) do
-      if not RULE[key] then schema.fail("rule", ("'%s' is not a key of a rule"):format(key)) end
+  local at = #out
+  for i = 1, #list do
+    local rule = list[i]
+    local when, id, match, effect, reason = nil, kind .. ":" .. rule.id, rule.match, rule.effect, rule.reason
+    local file, line, actions, patterns = rule.file, rule.line, rule.actions, rule.patterns
+    local commands = rule.commands or NONE
+    if rule.when then when = when_of(rule.when, effect) end
+    if match == "any" then patterns = ANY end
+    if not EFFECTS[effect] or #actions == 0 or #patterns + #commands == 0 then
+      schema.fail("rules", ("the rule '%s' that was exported is none"):format(rule.id), "INVALID_POLICY")
     end
-    schema.word(rule.effect, "rule.effect", EFFECTS)
-    schema.text(rule.id, "rule.id", 64)
-    local patterns = rule.match == "any" and { "" } or rule.patterns
-    local when, commands = when_of(rule.when, rule.effect), rule.commands or {}
-    local id, match, effect, reason = kind .. ":" .. rule.id, rule.match, rule.effect, rule.reason
-    local file, line = rule.file, rule.line
-    for _, action in ipairs(schema.list(rule.actions, "rule.actions", 1, 64)) do
-      for _, p in ipairs(patterns) do
-        if match ~= "any" and pattern.problem(match, p) then
-          schema.fail("rule.patterns", ("the pattern of rule '%s' is refused"):format(rule.id))
-        end
-        out[#out + 1] = { id = name(id), source = source, action = action, match = match, pattern = p,
+    for a = 1, #actions do
+      local action = actions[a]
+      for k = 1, #patterns do
+        at = at + 1
+        out[at] = { id = name(id), source = source, action = action, match = match, pattern = patterns[k],
           effect = effect, reason = reason, file = file, line = line, when = when }
       end
-      for _, c in ipairs(commands) do
+      for k = 1, #commands do
+        local c = commands[k]
         for _, program in ipairs(c.programs) do
           used[program:match("[^/]*$")] = true
-          out[#out + 1] = { id = name(id), source = source, action = action, match = "program",
+          at = at + 1
+          out[at] = { id = name(id), source = source, action = action, match = "program",
             pattern = c.shown, command = command_of(c, program), effect = effect, reason = reason,
             file = file, line = line, when = when }
         end
       end
     end
+    if at > RULES_MAX + 1000 then return end -- refused below
   end
 end
 

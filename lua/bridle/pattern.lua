@@ -57,6 +57,9 @@ function check.text() end
 ---@return string?
 function pattern.problem(kind, value)
   if type(value) ~= "string" then return "it is not a text" end
+  if kind == "command" and #value <= pattern.MAX and value:find("^%w[%w._/*-]* ?[%w._/*-]*$") then
+    return value:sub(-1) == " " and "words are separated by one space" or nil
+  end
   if value == "" then return "it is empty" end
   if #value > pattern.MAX then return ("it is longer than %d bytes"):format(pattern.MAX) end
   if not utf8.len(value) then return "it is not valid UTF-8" end

@@ -67,7 +67,7 @@ local function check_keys(what, value, keys, level)
     refuse(level + 1, "%s takes a table, not a %s", what, type(value))
   end
   local unknown
-  for key in pairs(value) do
+  for key in next, value do
     if not keys[key] and (not unknown or tostring(key) < tostring(unknown)) then unknown = key end
   end
   if unknown == nil then return end
@@ -93,7 +93,7 @@ local function id_problem(what, id)
   if type(id) ~= "string" then
     return ("%s needs an id, so that a decision can name it: id = 'no-rm'"):format(what)
   end
-  if #id > 64 or id:find("[^a-z0-9._-]") or not id:find("^[a-z0-9]") then
+  if #id > 64 or not id:find("^[a-z0-9][a-z0-9._-]*$") then
     return ("the id '%s' must be lower-case letters, digits, '-', '_' and '.', at most 64")
       :format((id:sub(1, 80):gsub("%c", "?")))
   end
@@ -202,7 +202,7 @@ local function accepted_of(what, value)
 end
 
 local readable = { id = true, effect = true, match = true, reason = true }
-local rule_metatable = {
+local new_rule = host.class {
   __name = "policy.rule",
   __index = function(value, key) return readable[key] and rules[value][key] or nil end,
   __newindex = function(value) error(("rule '%s' cannot be changed"):format(rules[value].id), 2) end,
@@ -215,7 +215,7 @@ local function make_rule(effect, fields)
   check_keys(what, fields, RULE_KEYS, 2)
   local problem = id_problem(what, fields.id)
   if problem then refuse(2, "%s", problem) end
-  what = ("rule '%s'"):format(fields.id)
+  what = "rule '" .. fields.id .. "'"
   local actions, match, patterns, structured, accepted
   if fields.action ~= nil then
     actions, problem = actions_of(what, fields.action)
@@ -238,7 +238,7 @@ local function make_rule(effect, fields)
   local data = { id = fields.id, effect = effect, actions = actions, match = match,
     patterns = patterns, commands = structured, whens = whens, reason = fields.reason,
     accepted = accepted, file = file, line = line }
-  local value = setmetatable({}, rule_metatable)
+  local value = new_rule()
   rules[value] = data
   return value
 end
@@ -278,7 +278,7 @@ function policy.otherwise(fields)
   problem = problem or reason_problem(what, fields.reason)
   if problem then refuse(1, "%s", problem) end
   local file, line = host.where(2)
-  local value = setmetatable({}, rule_metatable)
+  local value = new_rule()
   rules[value] = { id = fields.id, effect = "ask", actions = actions, match = "any", patterns = {},
     commands = NONE, whens = NONE, reason = fields.reason, file = file, line = line, otherwise = true }
   return value
@@ -593,6 +593,26 @@ function policy.export(bundle)
   return { name = data.name, rules = list, otherwise = otherwise, conditions = conditions,
     programs = data.programs, predicates = #data.checks > 0 }
 end
+
+--- The same for the compiler, without copies: scripts never see it.
+host.keep(function(bundle)
+  local data = type(bundle) == "table" and bundles[bundle]
+  if not data then return policy.export(bundle) end
+  local list, otherwise = {}, {}
+  local conditions, intern = interner()
+  for _, rule in ipairs(data.rules) do
+    if #rule.whens > 0 then
+      local copy = {}
+      for key, value in pairs(rule) do copy[key] = value end
+      copy.when = intern(rule.whens)
+      copy.whens = nil
+      rule = copy
+    end
+    if rule.otherwise then otherwise[#otherwise + 1] = rule else list[#list + 1] = rule end
+  end
+  return { name = data.name, rules = list, otherwise = otherwise, conditions = conditions,
+    programs = data.programs, predicates = #data.checks > 0 }
+end)
 
 local function vote_of(check, request)
   local effect, reason = check.fn(request)

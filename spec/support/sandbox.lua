@@ -18,6 +18,11 @@ package.preload["bridle.host"] = function()
       if not info or info.currentline <= 0 then return nil end
       return info.short_src, info.currentline
     end,
+    keep = function() end,
+    class = function(metatable)
+      metatable.__metatable = false
+      return function() return setmetatable({}, metatable) end
+    end,
     bundles = function() return { "default" } end,
     bundle = function(name)
       return assert(load(sandbox.read("policy/" .. name .. ".lua"), "@policy/" .. name .. ".lua", "t"))()
