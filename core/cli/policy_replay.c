@@ -134,21 +134,28 @@ static void note(struct replay *p, const struct policy_run *r, const char *text)
 /* The table that this run's calls are decided by. */
 static int choose_table(struct replay *p, const struct policy_run *r, struct br_err *err)
 {
+    struct br_err why = {.code = BR_OK};
     json_t *merged = policy_table_usable(r) ? policy_merge(r->table, p->l.table) : NULL;
-    if (!merged) {
-        note(p, r,
-             policy_table_usable(r)
-                 ? "its table has another format: the rules of its profile and manifest do not "
-                   "count, those of the command line do"
-                 : "its record holds no table: the rules of its profile and manifest do not count, "
-                   "those of the command line do");
-        return policy_use(&p->l, (char *)p->l.raw.data, p->l.raw.len, err);
-    }
-    if (!policy_table_exact(r))
+    const char *lack = !policy_table_usable(r) ? "its record holds no table"
+                       : !merged               ? "its table has another format"
+                                               : NULL;
+    if (merged && policy_use_json(&p->l, merged, &why) < 0) {
+        lack = why.code == BR_E_INVALID_ARGUMENTS ? "its recorded table cannot be used" : NULL;
+        if (!lack)
+            *err = why;
+    } else if (merged && !policy_table_exact(r)) {
         note(p, r, "something in its recorded table was redacted, or changed");
-    int e = policy_use_json(&p->l, merged, err);
+    }
     json_decref(merged);
-    return e < 0 ? br_err_wrap(err, "the table of run '%s'", r->id) : 0;
+    if (!lack)
+        return -(int)err->code;
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(2 * BR_ERR_TEXT_MAX);
+    br_buf_printf(&b,
+                  "%s: the rules of its profile and manifest do not count, those of the command "
+                  "line do%s%s",
+                  lack, why.code ? ": " : "", why.text);
+    note(p, r, b.failed ? lack : br_buf_cstr(&b));
+    return policy_use(&p->l, (char *)p->l.raw.data, p->l.raw.len, err);
 }
 
 static const char *effect_name(enum br_effect e)
