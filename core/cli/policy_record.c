@@ -79,9 +79,13 @@ static int on_votes(struct policy_run *r, const json_t *data, const char *at)
     if (call)
         d->call = json_pack("{s:O, s:O}", "tool", json_object_get(call, "tool"), "input",
                             json_object_get(call, "input"));
-    else /* of a record without it: as it was decided */
-        d->call = json_pack("{s:O, s:O*}", "action", json_object_get(data, "action"), "subject",
-                            json_object_get(data, "subject"));
+    else /* of a record without it: as it was decided; a command's subject is a line of a shell */
+        d->call = json_pack(
+            "{s:O, s:O*}", "action", json_object_get(data, "action"),
+            strcmp(json_string_value(json_object_get(data, "action")), "process.exec") == 0
+                ? "shell"
+                : "subject",
+            json_object_get(data, "subject"));
     d->redacted = holds_redacted(d->call);
     const char *model = json_string_value(json_object_get(r->run, "model"));
     bool exec = json_string_value(json_object_get(r->run, "mode")) &&

@@ -433,6 +433,56 @@ static void test_replay_of_a_file(void **state)
     close_project();
 }
 
+/* Exports `last` without the events of one type. */
+static void export_without(const char *path, const char *type)
+{
+    BR_CLEANUP_BUF struct br_buf kept = BR_BUF_INIT(1u << 20);
+    char *save = NULL;
+    e2e_run(&t, &r, "bridle", "show", "--json", "last", NULL);
+    assert_int_equal(r.status, 0);
+    char *first = strtok_r((char *)r.out.data, "\n", &save); /* how many there are */
+    assert_non_null(first);
+    for (char *l = strtok_r(NULL, "\n", &save); l; l = strtok_r(NULL, "\n", &save))
+        if (!strstr(l, type))
+            br_buf_printf(&kept, "%s\n", l);
+    assert_non_null(br_buf_cstr(&kept));
+    e2e_write(&t, path, (char *)kept.data);
+    e2e_result_free(&r);
+}
+
+/* A record of before there were tables, and one whose table held what looks like a credential. */
+static void test_records_that_say_less(void **state)
+{
+    (void)state;
+    open_project();
+    e2e_write(&t, "policy.lua",
+              BUNDLE("all", ALLOW_ALL "policy.deny { id = 'no-deploy', action = 'process.exec',\n"
+                                      "  command = 'deploy --token=ghp_"
+                                      "0123456789abcdefghijABCDEFGHIJ012345 *' },\n"));
+    record();
+    e2e_run(&t, &r, "bridle", "show", "--json", "last", NULL);
+    e2e_expect(&r, 0, "deploy --token=[redacted:");
+    assert_false(e2e_says(&r, "ghp_0123456789"));
+    e2e_result_free(&r);
+    POLICY("replay", "-p", "policy.lua", "last");
+    expect_out(0, "something in its recorded table was redacted, or changed");
+    expect_out(0, "3 decisions of 1 runs: 0 would be looser, 0 stricter");
+    e2e_result_free(&r);
+    export_without("old.json", "\"bridle.table\"");
+    POLICY("replay", "-p", "policy.lua", "old.json"); /* nor the manifest, which denies writes */
+    expect_out(10, "deny  -> allow");
+    expect_out(10, "its record holds no table: the rules of its profile and manifest do not");
+    e2e_result_free(&r);
+    POLICY("replay", "-p", "policy.lua", "-t", "task.yaml", "old.json");
+    expect_out(0, "3 decisions of 1 runs: 0 would be looser, 0 stricter");
+    e2e_result_free(&r);
+    export_without("blind.json", "\"tool.call\"");
+    POLICY("replay", "-p", "policy.lua", "blind.json");
+    expect_out(0, "3 decisions of 1 runs");
+    e2e_result_free(&r);
+    close_project();
+}
+
 /* ---- diff ---- */
 
 static void test_diff(void **state)
@@ -554,6 +604,7 @@ int main(void)
         cmocka_unit_test(test_why_of_a_record),
         cmocka_unit_test(test_replay),
         cmocka_unit_test(test_replay_of_a_file),
+        cmocka_unit_test(test_records_that_say_less),
         cmocka_unit_test(test_diff),
         cmocka_unit_test(test_ten_thousand_rules),
     };
