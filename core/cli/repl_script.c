@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,7 +122,8 @@ static const struct br_msg_rule rules[] = {
 
 /* ---- start and end ---- */
 
-/* In the child, after fork. */
+/* In the child, after fork. The program is executed by descriptor: where root builds, the uid that
+ * it gets may not reach its path. */
 static _Noreturn void become_script(const char *path, int fd)
 {
     char *const argv[] = {(char *)"bridle-script", NULL};
@@ -137,20 +139,28 @@ static _Noreturn void become_script(const char *path, int fd)
     sigset_t none;
     (void)setsid(); /* Ctrl-C at the terminal is for the client */
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    int ch = fcntl(fd, F_DUPFD_CLOEXEC, 10);
-    if (null < 0 || ch < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(ch, CHANNEL_FD) < 0)
+    int ch = fcntl(fd, F_DUPFD_CLOEXEC, 10), bin = open(path, O_RDONLY | O_CLOEXEC);
+    if (bin >= 0 && bin < 10) { /* out of the way of the low numbers */
+        bin = fcntl(bin, F_DUPFD_CLOEXEC, 10);
+    }
+    if (null < 0 || ch < 0 || bin < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 ||
+        dup2(ch, CHANNEL_FD) < 0)
         _exit(126);
 #ifndef BR_SANITIZED
     if (dup2(null, 2) < 0) /* with a sanitizer, its reports are wanted */
         _exit(126);
 #endif
-    br_close_from(4, NULL, 0);
+    br_close_from(4, &bin, 1);
+    if (geteuid() == 0 &&
+        (setgroups(0, NULL) < 0 || setresgid(BR_UID_SCRIPT, BR_UID_SCRIPT, BR_UID_SCRIPT) < 0 ||
+         setresuid(BR_UID_SCRIPT, BR_UID_SCRIPT, BR_UID_SCRIPT) < 0))
+        _exit(126);
     (void)signal(SIGPIPE, SIG_DFL);
     (void)signal(SIGINT, SIG_IGN); /* until it can handle it */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    execve(path, argv, env);
+    fexecve(bin, argv, env);
     _exit(127);
 }
 

@@ -708,6 +708,63 @@ static void test_terminal_as_user(void **state)
     terminal(ORDINARY_UID);
 }
 
+/* Colours are for terminals, and for who wants them; a long record comes a screen at a time. */
+static void test_terminal_output(void **state)
+{
+    (void)state;
+    struct e2e_result r;
+    open_with_runs(0);
+    in_store(add_odd_runs);
+    static const char *const env[] = {"TERM=xterm", "TERM=dumb"};
+    for (size_t i = 0; i < 3; i++) {
+        e2e_run(&t, &r, "../tests/ptydrive", "-t", "60", "-e", P, "send:events run_exact", "-e",
+                "the next is row 201", "raw:", "-e", P, "send:quit", "--", "/usr/bin/env",
+                i < 2 ? "-uNO_COLOR" : "TERM=xterm", env[i % 2], bridle_path(), "repl", NULL);
+        e2e_expect(&r, 0, "4800 more were left out");
+        e2e_expect(&r, 0, "\\x1b[2J \\u202e 200");
+        assert_false(e2e_says(&r, "u202e 201"));
+        assert_int_equal(e2e_says(&r, "\033[2m"), i == 0);
+        assert_false(e2e_says(&r, "\033[2J"));
+        e2e_result_free(&r);
+    }
+    e2e_run(&t, &r, "../tests/ptydrive", "-t", "60", "--", bridle_path(), "repl", "--json", "-e",
+            "events run_ab1 1", NULL);
+    e2e_expect(&r, 0, "\\u202e 1");
+    assert_false(e2e_says(&r, "\xe2\x80\xae"));
+    e2e_result_free(&r);
+    close_all();
+}
+
+/* Whatever happens to the client, nothing of it stays. */
+static void test_killed(void **state)
+{
+    (void)state;
+    struct e2e_result r;
+    static const int signals[] = {SIGKILL, SIGTERM, SIGHUP, SIGINT};
+    open_with_runs(0);
+    for (size_t i = 0; i < BR_ARRAY_LEN(signals); i++) {
+        char *argv[] = {(char *)"bridle",
+                        (char *)"repl",
+                        (char *)"-e",
+                        (char *)"print(#sessions) while true do end",
+                        (char *)"-e",
+                        (char *)"print('went on')",
+                        NULL};
+        pid_t pid = e2e_spawn(&t, argv, NULL);
+        assert_true(e2e_await(pid, "bridle-script", 0, 20000) > 0);
+        usleep(100000);
+        assert_int_equal(kill(pid, signals[i]), 0);
+        e2e_wait(&t, pid, 30, &r);
+        assert_true(signals[i] == SIGINT ? r.status == 1 : r.status == 128 + signals[i]);
+        if (signals[i] == SIGINT)
+            e2e_expect(&r, 1, "it was interrupted");
+        assert_false(e2e_says(&r, "went on"));
+        e2e_result_free(&r);
+        e2e_expect_clean(&t);
+    }
+    close_all();
+}
+
 /* A history that is a link, or somebody else's, is left alone. */
 static void test_history_file(void **state)
 {
@@ -816,6 +873,8 @@ int main(void)
         cmocka_unit_test(test_pipes),
         cmocka_unit_test(test_terminal_as_root),
         cmocka_unit_test(test_terminal_as_user),
+        cmocka_unit_test(test_terminal_output),
+        cmocka_unit_test(test_killed),
         cmocka_unit_test(test_history_file),
         cmocka_unit_test(test_peer_credentials),
     };
