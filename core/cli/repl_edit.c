@@ -302,7 +302,8 @@ struct repl_edit *repl_edit_open(struct repl *r)
     (void)el_set(e->el, EL_EDITOR, "emacs");
     (void)el_set(e->el, EL_SIGNAL, 1);
     (void)el_set(e->el, EL_HIST, history, e->history);
-    (void)el_set(e->el, EL_ADDFN, "bridle-complete", "complete what is typed", complete);
+    /* (the other el_set() makes copies of both texts, and never frees them) */
+    (void)el_wset(e->el, EL_ADDFN, L"bridle-complete", L"complete what is typed", complete);
     (void)el_set(e->el, EL_BIND, "^I", "bridle-complete", NULL);
     (void)el_set(e->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
     open_history(e);
