@@ -186,6 +186,10 @@ static void put_step(struct policy_out *o, const json_t *table, const json_t *t,
     br_buf_printf(&o->v.out, " ");
     put_words(o, t);
     bool against = json_is_true(json_object_get(t, "against"));
+    if (against && !all && !strchr(view_str(t, "rules", &n), 'm')) {
+        br_buf_printf(&o->v.out, "  (no rule speaks against it)\n");
+        return;
+    }
     if (against)
         br_buf_printf(&o->v.out, "  (only what speaks against it counts)");
     br_buf_printf(&o->v.out, "\n");
