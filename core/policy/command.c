@@ -338,6 +338,12 @@ static bool rewrites(const struct br_program *p, const char *name, const char *v
 
 /* ---- matching: the sub-command ---- */
 
+/* It may become several words, or none. */
+static bool splits(const char *word)
+{
+    return strchr(word, BR_UNKNOWN_ANY) || strchr(word, BR_UNKNOWN_FILE);
+}
+
 static unsigned advance(const struct br_command *c, unsigned states, const char *w)
 {
     unsigned next = 0;
@@ -358,6 +364,8 @@ static size_t find_arguments(const struct br_command *c, const char *const *word
     bool open = false; /* the word before is an option that may take this one */
     for (size_t i = 1; i < n && !(states & found); i++) {
         const char *w = words[i], *name, *value;
+        if (br_word_is_unknown(w))
+            return strict ? 0 : 1;
         if (!is_option(w)) {
             states = advance(c, states, w) | (open ? states : 0);
             open = false;
@@ -373,6 +381,8 @@ static size_t find_arguments(const struct br_command *c, const char *const *word
             return 0;
         if (o == OPTION_NEXT)
             value = i + 1 < n ? words[++i] : NULL;
+        if (o != OPTION_UNKNOWN && value && splits(value))
+            return strict ? 0 : 1;
         if (o != OPTION_UNKNOWN && rewrites(c->info, name, value))
             return 1;
         open = o == OPTION_UNKNOWN && !is_end(w) && !strchr(w, '=');
@@ -494,6 +504,89 @@ static bool arguments_match(const struct br_command *c, const char *const *words
             return true;
     }
     return some;
+}
+
+/* ---- matching: words that are known only in part ---- */
+
+/* Can the word become an option? */
+static bool may_be_option(const char *w)
+{
+    return br_is_unknown(w[0]) || (w[0] == '-' && br_word_is_unknown(w)) ||
+           strchr(w, BR_UNKNOWN_ANY);
+}
+
+/* Can it become something that begins like the pattern? */
+static bool may_begin(const struct br_pattern *p, const char *w)
+{
+    for (size_t i = 0; i < p->plen; i++) {
+        if (w[i] == BR_UNKNOWN_FILE && p->prefix[i] == '/' && w[i + 1] != '/')
+            return false;
+        if (br_is_unknown(w[i]))
+            return true;
+        if (w[i] != p->prefix[i])
+            return strchr(w, BR_UNKNOWN_ANY) != NULL; /* the word behind the one that ends there */
+    }
+    return true;
+}
+
+static bool may_be_argument(const struct br_command *c, const char *w)
+{
+    for (uint32_t i = 0; i < c->arguments.n; i++)
+        if (may_begin(&c->arguments.list[i], w))
+            return true;
+    return false;
+}
+
+/* What the unknown words are taken for: one that stays one word is an option or an argument. */
+enum role { ROLE_BOTH, ROLE_OPTION, ROLE_ARGUMENT };
+
+static bool could_match(const struct br_command *c, const char *const *words, size_t n,
+                        enum role role)
+{
+    bool option = false, argument = false;
+    size_t begin = c->nwords ? find_arguments(c, words, n, false) : 1;
+    if (begin == 0)
+        return false;
+    for (size_t i = 1; i < n; i++) {
+        if (!br_word_is_unknown(words[i]))
+            continue;
+        option |= role != ROLE_ARGUMENT && may_be_option(words[i]);
+        argument |= role != ROLE_OPTION && may_be_argument(c, words[i]);
+    }
+    for (unsigned g = 0; g < c->nflags && !option; g++)
+        if (!has_flag(c, &c->flags[g], words, n, begin, false))
+            return false;
+    if (c->without.n && has_flag(c, &c->without, words, n, begin, true))
+        return false;
+    return !c->arguments.n || argument || arguments_match(c, words, n, begin, false);
+}
+
+bool br_command_match_uncertain(const struct br_command *c, bool allow, const char *const *words,
+                                size_t n)
+{
+    size_t first = 1;
+    while (first < n && !br_word_is_unknown(words[first]))
+        first++;
+    if (first >= n)
+        return br_command_match(c, allow, words, n);
+    if (!program_matches(c, words[0], allow))
+        return false;
+    if (!allow) {
+        bool one = !splits(words[first]);
+        for (size_t i = first + 1; i < n; i++)
+            one = one && !br_word_is_unknown(words[i]);
+        return one ? could_match(c, words, n, ROLE_OPTION) ||
+                         could_match(c, words, n, ROLE_ARGUMENT)
+                   : could_match(c, words, n, ROLE_BOTH);
+    }
+    /* what is not known may be one of these */
+    if (c->arguments.n || c->without.n || (c->info && c->info->anywhere))
+        return false;
+    size_t begin = c->nwords ? find_arguments(c, words, n, true) : 1;
+    for (unsigned g = 0; begin && g < c->nflags; g++)
+        if (!has_flag(c, &c->flags[g], words, first, begin, true))
+            return false;
+    return begin > 0;
 }
 
 bool br_command_match(const struct br_command *c, bool allow, const char *const *words, size_t n)

@@ -255,6 +255,26 @@ static void join(char *dst, const char *const *words, size_t nwords)
     }
 }
 
+static __attribute__((noinline)) void
+decide_uncertain(struct evaluation *e, const struct br_request *q, size_t n, struct br_decision *d)
+{
+    char buf[BR_SUBJECT_MAX + 1];
+    struct br_uncertain u;
+    join(buf, q->words, q->nwords);
+    br_uncertain_find(e->t, q, buf, n, e->matched, &u);
+    for (unsigned s = 0; s < TABLE_SOURCES; s++) {
+        struct br_decision rest = {.effect = BR_EFFECT_NONE};
+        if (s == BR_SOURCE_MANIFEST ? !u.certain[s] : !u.best[s]) /* perhaps nothing matches */
+            vote_fallback(e, s, &rest);
+        if (rest.nvotes && (!u.best[s] || rest.effect > (enum br_effect)u.best[s]->effect))
+            vote_fallback(e, s, d);
+        else if (u.best[s])
+            vote_rule(d, u.best[s]);
+    }
+    if (d->nvotes == 0)
+        answer(d, BR_EFFECT_ASK, BR_RULE_DEFAULT, "no rule has an opinion");
+}
+
 static void find_words(struct evaluation *e, const struct br_request *q, char *buf, size_t n)
 {
     join(buf, q->words, q->nwords);
@@ -299,6 +319,10 @@ static void decide_words(struct evaluation *e, const struct br_request *q, struc
         return;
     }
     e->has_subject = true;
+    if (q->unknown) {
+        decide_uncertain(e, q, n, d);
+        return;
+    }
     if (uses_view(e, BR_VIEW_PROGRAM)) {
         const char *slash = strrchr(q->words[0], '/');
         const char *name = slash ? slash + 1 : q->words[0];

@@ -139,6 +139,9 @@ struct br_request {
     const char *const *words;
     size_t nwords;
     const struct br_context *context; /* NULL: nothing is known */
+    /* There are marks in the words (BR_UNKNOWN_ANY and its kin): an allow must match whatever they
+     * become, an ask or a deny something that they can become. */
+    bool unknown;
 };
 
 #define BR_VOTES_MAX 4u

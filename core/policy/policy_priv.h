@@ -245,6 +245,20 @@ enum br_match_result br_rule_match(const struct br_table *t, const struct br_rul
 void br_index_find(const struct br_table *t, const struct br_view *v,
                    const struct br_probe_subject *q, uint32_t best[TABLE_SOURCES]);
 
+/* ---- words that are known only in part (uncertain.c) ---- */
+
+bool br_word_is_unknown(const char *word);
+/* br_command_match() where some of the words are. */
+bool br_command_match_uncertain(const struct br_command *c, bool allow, const char *const *words,
+                                size_t n);
+struct br_uncertain {
+    const struct br_rule *best[TABLE_SOURCES]; /* NULL: none can match */
+    bool certain[TABLE_SOURCES];               /* manifest: a rule matches in any case */
+};
+/* The rule of each source that decides. `joined`: the words joined by NUL. */
+void br_uncertain_find(const struct br_table *t, const struct br_request *q, const char *joined,
+                       size_t len, uint8_t *matched, struct br_uncertain *out);
+
 /* br_table_decide(); `matched`, unless NULL, receives a 1 for every rule (by rank) that matched. */
 void br_decide_noting(const struct br_table *t, const struct br_request *q, uint8_t *matched,
                       struct br_decision *d);

@@ -77,6 +77,8 @@ static void table_decide(const struct work *k, struct br_request *q, bool agains
                          struct br_decision *d)
 {
     struct br_context context;
+    for (size_t i = 0; q->words && i < q->nwords && !q->unknown; i++)
+        q->unknown = br_word_unknown(q->words[i]);
     q->context = k->c->context;
     if (k->env && q->context && q->context->has_env) {
         context = *q->context;
@@ -100,7 +102,7 @@ static void decide_one(struct work *k, struct br_request *q)
                        d.reason   ? d.reason
                        : d.nvotes ? NULL
                                   : "no rule has an opinion");
-    if (k->c->piece && q->subject)
+    if (k->c->piece && q->subject && strcmp(q->action, "process.exec") != 0)
         k->c->piece(k->c->ctx, q->action, q->subject, d.effect);
 }
 
@@ -236,6 +238,14 @@ static void guess_wrapped(struct work *k, const char *const *words, size_t n)
 /* The words as they are. */
 static void decide_exact(struct work *k, const char *const *words, size_t n, bool wrapper)
 {
+    if (n > 0 && br_word_unknown(words[0])) {
+        /* it could be anything: rules for every command speak of it, and it is asked about */
+        if (!k->guess)
+            decide_one(k, &(struct br_request){.action = "process.exec",
+                                               .subject = "?",
+                                               .subject_len = 1});
+        return;
+    }
     if (k->guess || wrapper)
         tighten_words(k, words, n);
     else
@@ -268,11 +278,6 @@ static void decide_words(struct work *k, const char *const *words, size_t n)
     k->depth++;
     enum br_argv_kind kind = br_argv_unwrap(words, n, &sink, &why);
     decide_exact(k, words, n, kind == BR_ARGV_WRAPPER);
-    bool unknown = false;
-    for (size_t i = 0; i < n; i++)
-        unknown |= br_word_unknown(words[i]);
-    if (unknown && kind != BR_ARGV_OPAQUE && !k->guess)
-        mark_opaque(k, "its words are known only when it runs");
     if (kind == BR_ARGV_OPAQUE) {
         mark_opaque(k, why);
         guess_wrapped(k, words, n);

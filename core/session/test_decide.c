@@ -168,9 +168,12 @@ static void test_paths_under_a_manifest(void **state)
 static void test_patterns(void **state)
 {
     struct fixture *f = *state;
-    expect_line(f, "git p?sh", BR_EFFECT_ASK);
-    expect_line(f, "git pus[h]", BR_EFFECT_ASK);
-    expect_line(f, "cat .e*", BR_EFFECT_ASK);
+    expect_line(f, "git p?sh", BR_EFFECT_DENY);
+    expect_line(f, "git pus[h]", BR_EFFECT_DENY);
+    expect_line(f, "cat .e*", BR_EFFECT_DENY);
+    expect_line(f, "cat x*", BR_EFFECT_ALLOW);
+    expect_line(f, "cat $X", BR_EFFECT_DENY);
+    expect_line(f, "git log \"$X\" *.c", BR_EFFECT_ALLOW);
     expect_line(f, "wc *", BR_EFFECT_ASK);
     expect_line(f, "ls '*.c'", BR_EFFECT_ALLOW);
     expect_line(f, "rm *", BR_EFFECT_DENY);
