@@ -518,6 +518,8 @@ static bool may_be_option(const char *w)
 /* Can it become something that begins like the pattern? */
 static bool may_begin(const struct br_pattern *p, const char *w)
 {
+    if (w[0] == BR_UNKNOWN_FILE && p->plen && strchr(".~", p->prefix[0]))
+        return false; /* no pattern of a shell begins with those by itself */
     for (size_t i = 0; i < p->plen; i++) {
         if (w[i] == BR_UNKNOWN_FILE && p->prefix[i] == '/' && w[i + 1] != '/')
             return false;

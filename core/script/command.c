@@ -142,7 +142,8 @@ static void tighten_words(struct work *k, const char *const *words, size_t n)
     }
     for (unsigned i = 0; i < d.nvotes; i++) {
         const struct br_vote *vote = &d.votes[i];
-        if (br_effect_strictest(k->v->effect, vote->effect) == k->v->effect ||
+        if (vote->effect == BR_EFFECT_ALLOW ||
+            br_effect_strictest(k->v->effect, vote->effect) == k->v->effect ||
             has_vote(&other, vote))
             continue;
         tell_vote(k, vote->source, vote->rule_id, vote->effect, vote->reason);
@@ -241,9 +242,8 @@ static void decide_exact(struct work *k, const char *const *words, size_t n, boo
     if (n > 0 && br_word_unknown(words[0])) {
         /* it could be anything: rules for every command speak of it, and it is asked about */
         if (!k->guess)
-            decide_one(k, &(struct br_request){.action = "process.exec",
-                                               .subject = "?",
-                                               .subject_len = 1});
+            decide_one(k, &(struct br_request){
+                              .action = "process.exec", .subject = "?", .subject_len = 1});
         return;
     }
     if (k->guess || wrapper)
@@ -277,11 +277,11 @@ static void decide_words(struct work *k, const char *const *words, size_t n)
     }
     k->depth++;
     enum br_argv_kind kind = br_argv_unwrap(words, n, &sink, &why);
-    decide_exact(k, words, n, kind == BR_ARGV_WRAPPER);
-    if (kind == BR_ARGV_OPAQUE) {
+    if (kind == BR_ARGV_OPAQUE)
         mark_opaque(k, why);
+    decide_exact(k, words, n, kind == BR_ARGV_WRAPPER);
+    if (kind == BR_ARGV_OPAQUE)
         guess_wrapped(k, words, n);
-    }
     if (kind != BR_ARGV_WRAPPER)
         tell_piece(k, words, n);
     k->depth--;
@@ -395,14 +395,16 @@ static void decide_opaque_line(struct work *k, const char *line, const char *why
     for (char *w = copy && words ? strtok_r(copy, " \t\n", &save) : NULL;
          w && n < BR_COMMAND_WORDS_MAX; w = strtok_r(NULL, " \t\n", &save))
         words[n++] = w;
-    if (n == 0 || n == BR_COMMAND_WORDS_MAX)
+    mark_opaque(k, why);
+    if (n == 0)
+        br_verdict_tighten(k->v, BR_EFFECT_DENY, BR_RULE_EMPTY, "kernel", "the command is empty");
+    else if (n == BR_COMMAND_WORDS_MAX)
         br_verdict_tighten(k->v, BR_EFFECT_DENY, "opaque-command", "kernel",
                            "the command is too long");
     else
         decide_one(k, &(struct br_request){.action = "process.exec",
                                            .words = (const char *const *)words,
                                            .nwords = n});
-    mark_opaque(k, why);
 }
 
 /* The body of SHELL_PARSED. False if it is malformed. */
@@ -490,6 +492,9 @@ static void finish(struct work *k)
 {
     decide_inner_lines(k);
     decide_directory(k);
+    k->guess = false;
+    if (k->v->effect == BR_EFFECT_NONE)
+        mark_opaque(k, "there is nothing in it to be decided");
     if (k->v->effect == BR_EFFECT_NONE || !k->v->rule_id || !k->v->source)
         br_verdict_tighten(k->v, BR_EFFECT_DENY, "undecided", "kernel", "the decision failed");
 }

@@ -70,6 +70,8 @@ static int on_answer(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
         a->warnings = read_texts(m);
         break;
     case BR_MSG_SHELL_PARSED:
+        br_buf_init(&a->body, BR_MSG_MAX);
+        br_buf_put(&a->body, m->rd.p, m->rd.len);
         a->flag = br_rd_u8(&m->rd) & 1;
         br_rd_str(&m->rd, a->text, sizeof(a->text));
         a->commands = json_array();

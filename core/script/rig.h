@@ -23,7 +23,8 @@ struct rig_answer {
     json_t *warnings;                  /* array of text */
     json_t *commands;                  /* SHELL_PARSED: array of arrays of text */
     uint8_t flag;                      /* SHELL_PARSED opaque; PREDICATE_VOTE effect */
-    struct br_buf body; /* ADAPT_BUILT, ADAPT_DELTA, ADAPT_RESPONSE, SCRIPT_CONFIGURED */
+    struct br_buf body; /* SHELL_PARSED as it came, ADAPT_BUILT, ADAPT_DELTA, ADAPT_RESPONSE,
+                           SCRIPT_CONFIGURED */
 };
 
 struct rig {

@@ -83,7 +83,7 @@ static void check_token(struct walk *w)
 {
     static const char *const known[] = {
         ";",  "\n",   "&",    "&&", "||", "|",    "|&",   "(",  ")",  "{",     "}",     "if", "fi",
-        "do", "then", "elif", "!",  "`",  "else", "done", "<(", ">(", "while", "until", "$(", ";;"};
+        "do", "then", "elif", "!",  "`",  "else", "done", "<(", ">(", "while", "until", "$("};
     if (!text_in(w, here(w), known, BR_ARRAY_LEN(known)))
         shell_refuse(w->sh, UNKNOWN);
 }
