@@ -26,7 +26,8 @@ return policy.bundle {
     policy.deny { id = "push", action = "process.exec", command = { "git push", "git push *" } },
     policy.deny { id = "curl", action = "process.exec", command = { "curl", "curl *" } },
     policy.deny {
-      id = "chmod", action = "process.exec", command = policy.command { "chmod", arguments = { "777", "/*" } },
+      id = "chmod", action = "process.exec",
+      command = policy.command { "chmod", arguments = { "777", "/*" } },
     },
     policy.deny { id = "nice", action = "process.exec", command = "nice *" },
     policy.ask { id = "install", action = "process.exec", command = "npm install*" },
