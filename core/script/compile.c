@@ -62,14 +62,23 @@ static void push_member(lua_State *L, const char *module, const char *field)
 
 /* ---- the bundle ---- */
 
-/* (nothing, bundle): keeps the bundle and its data, which policy.lua gives to nobody else. */
+/* (result, bundle): keeps the bundle and its data, which policy.lua gives to nobody else, and notes
+ * where its check is. */
 static int export_bundle(lua_State *L)
 {
+    struct br_compile_out *out = lua_touserdata(L, 1);
     lua_settop(L, 2);
     push_member(L, "bridle.policy", "export"); /* it is loaded, whatever the text did */
     lua_getfield(L, LUA_REGISTRYINDEX, BR_SCRIPT_BUNDLE_DATA);
     lua_pushvalue(L, 2);
     lua_call(L, 1, 1);
+    if (lua_getfield(L, -1, "check") == LUA_TTABLE) {
+        lua_getfield(L, -1, "file");
+        lua_getfield(L, -2, "line");
+        snprintf(out->check_file, sizeof(out->check_file), "%s", lua_tostring(L, -2));
+        out->check_line = (unsigned)lua_tointeger(L, -1);
+    }
+    lua_settop(L, 3);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &data_key);
     lua_pushvalue(L, 2);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &bundle_key);
@@ -101,9 +110,9 @@ static void locate(struct br_script *s, const char *path, const void *text, size
     br_err_set(err, err->code, "%s:%u: %s", s->chunk, s->error_line, rest);
 }
 
-/* Run an operator's text, then `take` (a C function of a buffer and the text's value). */
+/* Run an operator's text, then `take` (a C function of `out` and the text's value). */
 static int evaluate(struct br_script *s, const char *path, const void *text, size_t n,
-                    lua_CFunction take, struct br_buf *out, enum br_code code, struct br_err *err)
+                    lua_CFunction take, void *out, enum br_code code, struct br_err *err)
 {
     int r = br_script_load(s, path, text, n, code, err);
     if (r < 0)
@@ -121,12 +130,13 @@ static int evaluate(struct br_script *s, const char *path, const void *text, siz
     return r;
 }
 
-static int evaluate_bundle(struct br_script *s, const struct br_compile_in *in, struct br_err *err)
+static int evaluate_bundle(struct br_script *s, const struct br_compile_in *in,
+                           struct br_compile_out *out, struct br_err *err)
 {
     bool own = in->policy_len > 0;
     return evaluate(s, own ? in->policy_path : "default.lua",
                     own ? in->policy : br_embed_policy_default,
-                    own ? in->policy_len : br_embed_policy_default_len, export_bundle, NULL,
+                    own ? in->policy_len : br_embed_policy_default_len, export_bundle, out,
                     BR_E_INVALID_POLICY, err);
 }
 
@@ -325,7 +335,7 @@ int br_compile(struct br_script *s, const struct br_compile_in *in, struct br_co
     int r = evaluate_profile(in, &profile, out, err);
     if (r < 0)
         return r;
-    r = evaluate_bundle(s, in, err);
+    r = evaluate_bundle(s, in, out, err);
     set_place(out, in->policy_len ? in->policy_path : DEFAULT_POLICY_NAME, s->error_line);
     if (r < 0) {
         json_decref(profile);

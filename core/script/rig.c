@@ -68,6 +68,8 @@ static int on_answer(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
         a->manifest = read_json(m);
         a->launch = read_json(m);
         a->warnings = read_texts(m);
+        br_rd_str(&m->rd, a->file, sizeof(a->file));
+        a->line = br_rd_u32(&m->rd);
         break;
     case BR_MSG_SHELL_PARSED:
         br_buf_init(&a->body, BR_MSG_MAX);

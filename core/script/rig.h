@@ -16,7 +16,7 @@
 struct rig_answer {
     unsigned type; /* of the last message; 0: none came in time; 1: the peer has gone */
     uint64_t id;
-    uint32_t code, line; /* SCRIPT_FAILED */
+    uint32_t code, line; /* SCRIPT_FAILED; of COMPILED, file and line of the check */
     char text[BR_ERR_TEXT_MAX];
     char file[BR_PATH_MAX];
     json_t *table, *manifest, *launch; /* COMPILED */

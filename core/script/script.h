@@ -218,6 +218,8 @@ struct br_compile_out {
     struct br_buf manifest; /* JSON */
     struct br_buf launch;   /* JSON: what the profile makes of the launch plan */
     json_t *warnings;       /* array of text */
+    char check_file[128];   /* where the bundle's one check is; "" if there is none */
+    unsigned check_line;
     char file[BR_PATH_MAX]; /* of an error */
     unsigned line;
 };

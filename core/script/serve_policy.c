@@ -10,7 +10,7 @@
 #include "script/shell.h"
 
 /* COMPILED: what of the message is kept free for the warnings, and how many there are at most. */
-#define WARNINGS_ROOM (20u * 1024)
+#define WARNINGS_ROOM (20u * 1024) /* and the place of the check */
 #define WARNINGS_MAX 32u
 #define WARNING_MAX 512u
 
@@ -90,6 +90,8 @@ static int answer_compiled(struct br_chan *c, uint64_t id, const struct br_compi
     br_out_blob(&o, out->launch.data, out->launch.len);
     o.buf.max = BR_MSG_MAX;
     put_warnings(&o.buf, out->warnings);
+    br_buf_put_str(&o.buf, out->check_file);
+    br_buf_put_u32(&o.buf, out->check_line);
     return br_chan_send(c, BR_MSG_COMPILED, id, &o, err);
 }
 

@@ -411,6 +411,19 @@ static int host_keep(lua_State *L)
     return 0;
 }
 
+/* defined(f): file and line where a function of Lua begins, nothing for one of C. */
+static int host_defined(lua_State *L)
+{
+    lua_Debug ar;
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    lua_settop(L, 1);
+    if (!lua_getinfo(L, ">S", &ar) || ar.linedefined <= 0)
+        return 0;
+    lua_pushstring(L, ar.short_src);
+    lua_pushinteger(L, ar.linedefined);
+    return 2;
+}
+
 static int open_state(lua_State *L)
 {
     lua_newtable(L);
@@ -421,6 +434,8 @@ static int open_state(lua_State *L)
     lua_setfield(L, -2, "keep");
     lua_pushcfunction(L, host_class);
     lua_setfield(L, -2, "class");
+    lua_pushcfunction(L, host_defined);
+    lua_setfield(L, -2, "defined");
     lua_pushcfunction(L, host_bundles);
     lua_setfield(L, -2, "bundles");
     lua_pushcfunction(L, host_bundle);

@@ -181,6 +181,8 @@ static int on_compiled(struct br_chan *c, struct br_msg *m, void *ctx, struct br
     }
     br_buf_free(&s->warnings);
     s->warnings = lines;
+    br_rd_str(&m->rd, s->check_file, sizeof(s->check_file));
+    s->check_line = br_rd_u32(&m->rd);
     return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(s, r);
 }
 

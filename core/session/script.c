@@ -1,8 +1,9 @@
 /*
  * Asking the policy's process (bridle-script), which runs the operator's Lua and may fail, hang or
  * die at any question. Whatever it does, the caller gets an answer of this question or a code, the
- * record a bridle.policy.error event with the file (and the line, if the process could still say
- * it), and nothing of a question that was given up is ever taken for the answer of another.
+ * record a bridle.policy.error event with the file (and the line: what the process said, or where
+ * the check begins), and nothing of a question that was given up is ever taken for the answer of
+ * another.
  */
 #include "session/session_priv.h"
 
@@ -17,6 +18,10 @@ int session_script_failed(struct session *s, int code, const char *text)
 {
     struct reply *r = &s->scripted_reply;
     r->code = code;
+    if (text && s->script_asked == BR_MSG_PREDICATE) { /* it cannot say where */
+        snprintf(r->text, sizeof(r->text), "%s", s->check_file);
+        r->n1 = s->check_line;
+    }
     if (text)
         br_err_set(&r->err, (enum br_code) - code, "'%s': %s; it counts as a denial",
                    policy_name(s), text);
@@ -31,6 +36,7 @@ int session_script_failed(struct session *s, int code, const char *text)
 int session_script(struct session *s, unsigned type, struct br_out *question)
 {
     uint64_t id = session_expect(s, &s->scripted_reply);
+    s->script_asked = type;
     if (s->script_given_up)
         return session_script_failed(s, -BR_E_TIMEOUT,
                                      "the policy is not asked any more since it gave no answer");

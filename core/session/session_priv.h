@@ -98,6 +98,9 @@ struct session {
 
     struct br_buf launch_json; /* of COMPILED, until it is read */
     struct profile profile;
+    char check_file[BR_NAME_MAX]; /* where the policy's one check is; "" if there is none */
+    uint32_t check_line;
+    unsigned script_asked; /* the type of the last question */
     struct br_table *table;
     struct br_ledger *ledger;
     json_t *task; /* the normalised manifest */

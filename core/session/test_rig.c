@@ -58,6 +58,8 @@ static int send_compiled(struct peers *p, uint64_t id, struct br_err *err)
     br_buf_put_u32(&o.buf, p->o->warnings);
     for (unsigned i = 0; i < p->o->warnings; i++)
         br_buf_put_str(&o.buf, "a warning that is long enough to be an allocation of its own");
+    br_buf_put_str(&o.buf, "policy.lua");
+    br_buf_put_u32(&o.buf, 3);
     return br_chan_send(&p->script, BR_MSG_COMPILED, id, &o, err);
 }
 

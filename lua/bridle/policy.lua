@@ -567,6 +567,13 @@ local function interner()
   end
 end
 
+--- Where the function of the one check is; nil if there are others that could be meant.
+local function check_place(checks)
+  if #checks ~= 1 then return nil end
+  local file, line = host.defined(checks[1].fn)
+  return file and { file = file, line = line }
+end
+
 --- The rules of a bundle as plain data.
 ---@param bundle any what a policy file returned
 ---@return table
@@ -611,7 +618,7 @@ host.keep(function(bundle)
     if rule.otherwise then otherwise[#otherwise + 1] = rule else list[#list + 1] = rule end
   end
   return { name = data.name, rules = list, otherwise = otherwise, conditions = conditions,
-    programs = data.programs, predicates = #data.checks > 0 }
+    programs = data.programs, predicates = #data.checks > 0, check = check_place(data.checks) }
 end)
 
 local function vote_of(check, request)

@@ -31,7 +31,8 @@ static const char manifest[] = "id: fail\ntitle: t\ngoal: g\nacceptance: [a]\n"
                                "allowed_paths: [out/**]\n"
                                "permissions: {}\ndelivery: {type: none}\n";
 
-/* The line of the body is 5; the text makes the process larger than the adapter's. */
+/* The check begins in line 3, its body in line 5; the text makes the process larger than the
+ * adapter's. */
 #define POLICY(body)                                                                               \
     "local policy = require 'bridle.policy'\n"                                                     \
     "local weight = ('x'):rep(16000000)\n"                                                         \
@@ -157,7 +158,7 @@ static void test_silent(void **state)
 {
     (void)state;
     struct e2e t;
-    static const char *const says[] = {"\"code\":\"TIMEOUT\"", "policy.lua",
+    static const char *const says[] = {"\"code\":\"TIMEOUT\"", "policy.lua", "\"line\":3",
                                        "did not answer in time", NULL};
     pid_t pid = start(&t, POLICY("return nil"));
     assert_int_equal(kill(policy_process(pid), SIGSTOP), 0);
@@ -169,7 +170,7 @@ static void test_killed(void **state)
 {
     (void)state;
     struct e2e t;
-    static const char *const says[] = {"\"code\":\"PROGRAM_DIED\"", "policy.lua",
+    static const char *const says[] = {"\"code\":\"PROGRAM_DIED\"", "policy.lua", "\"line\":3",
                                        "ended before it answered", NULL};
     pid_t pid = start(&t, POLICY("return nil"));
     pid_t victim = policy_process(pid);

@@ -23,6 +23,11 @@ package.preload["bridle.host"] = function()
       metatable.__metatable = false
       return function() return setmetatable({}, metatable) end
     end,
+    defined = function(f)
+      local info = debug.getinfo(f, "S")
+      if info.linedefined <= 0 then return nil end
+      return info.short_src, info.linedefined
+    end,
     bundles = function() return { "default" } end,
     bundle = function(name)
       return assert(load(sandbox.read("policy/" .. name .. ".lua"), "@policy/" .. name .. ".lua", "t"))()
