@@ -470,46 +470,52 @@ static bool is_field(const struct api_class *c, const char *name, size_t n)
     return false;
 }
 
-/* The refusal of an unknown field lists the known ones: 'a', 'b', ... */
+/* The refusal of an unknown field lists the known ones: 'a', 'b', ... The text has "FIELD" where
+ * one stands. */
 static void check_fields(const char *class, const char *call)
 {
     const struct api_class *c = NULL;
-    char text[256];
+    char text[512];
+    const char *at = strstr(call, "FIELD");
     for (size_t i = 0; i < BR_ARRAY_LEN(classes); i++)
         if (strcmp(classes[i].name, class) == 0)
             c = &classes[i];
-    assert_non_null(c);
-    snprintf(text, sizeof(text), "require('bridle.policy').%s { qqqqqqqqqqqqqqqqqqqq = 1 }", call);
+    assert_true(c && at);
+    snprintf(text, sizeof(text), "local policy = require 'bridle.policy' %.*s%s = 1%s",
+             (int)(at - call), call, "qqqqqqqqqqqqqqqqqqqqqqqqqqqqqq", at + 5);
     struct br_script *s = new_state(BR_API_POLICY);
     struct br_err err = {.code = BR_OK};
     assert_int_equal(br_script_load(s, "f.lua", text, strlen(text), BR_E_FAILED, &err), 0);
     assert_true(br_script_call(s, 0, 0, BR_SCRIPT_COMPILE_US, BR_E_FAILED, &err) < 0);
     const char *p = strstr(err.text, "known are '");
     if (!p)
-        fail_msg("%s", err.text);
-    unsigned seen = 0;
+        fail_msg("%s: %s", call, err.text);
+    unsigned seen = 0, n = 0;
     for (p += 10; *p == '\''; seen++) {
-        size_t n = strcspn(p + 1, "'");
-        if (!is_field(c, p + 1, n))
-            fail_msg("policy.%s takes '%.*s', which is not documented", call, (int)n, p + 1);
-        p += n + 2;
+        size_t len = strcspn(p + 1, "'");
+        if (!is_field(c, p + 1, len))
+            fail_msg("'%.*s' of %s is not documented", (int)len, p + 1, class);
+        p += len + 2;
         p += strspn(p, ", ");
     }
-    unsigned n = 0;
-    while (c->fields[n])
-        n++;
+    for (unsigned i = 0; c->fields[i]; i++)
+        n += c->fields[i][0] != '['; /* [integer]: the elements of the list */
     if (seen != n)
-        fail_msg("policy.%s takes %u fields; %u are documented", call, seen, n);
+        fail_msg("%s has %u fields; %u are documented", class, seen, n);
     br_script_free(&s);
 }
 
 static void test_fields(void **state)
 {
     (void)state;
-    check_fields("policy.RuleFields", "deny");
-    check_fields("policy.RuleFields", "ask");
-    check_fields("policy.RuleFields", "allow");
-    check_fields("policy.BundleFields", "bundle");
+    check_fields("policy.RuleFields", "policy.deny { FIELD }");
+    check_fields("policy.RuleFields", "policy.ask { FIELD }");
+    check_fields("policy.RuleFields", "policy.allow { FIELD }");
+    check_fields("policy.BundleFields", "policy.bundle { FIELD }");
+    check_fields("policy.OtherwiseFields", "policy.otherwise { FIELD }");
+    check_fields("policy.GroupFields", "policy.group { FIELD }");
+    check_fields("policy.CommandFields", "policy.command { 'git', FIELD }");
+    check_fields("policy.When", "policy.ask { id = 'a', action = '*', when = { FIELD } }");
 }
 
 int main(void)
