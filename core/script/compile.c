@@ -78,7 +78,7 @@ static int export_bundle(lua_State *L)
         snprintf(out->check_file, sizeof(out->check_file), "%s", lua_tostring(L, -2));
         out->check_line = (unsigned)lua_tointeger(L, -1);
     }
-    lua_settop(L, 3);
+    lua_settop(L, 4); /* the data */
     lua_rawsetp(L, LUA_REGISTRYINDEX, &data_key);
     lua_pushvalue(L, 2);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &bundle_key);
