@@ -568,9 +568,9 @@ local function interner()
 end
 
 --- Where the function of the one check is; nil if there are others that could be meant.
-local function check_place(checks)
-  if #checks ~= 1 then return nil end
-  local file, line = host.defined(checks[1].fn)
+local function check_place(list)
+  if #list ~= 1 then return nil end
+  local file, line = host.defined(list[1].fn)
   return file and { file = file, line = line }
 end
 
