@@ -103,27 +103,27 @@ const char *policy_source(const json_t *table, const json_t *rule)
 
 /* ---- check --------------------------------------------------------------------------------- */
 
-/* "policy.lua:12: text" as the compiler says it: the place is taken off, it is printed first. */
-static const char *without_place(const char *text, unsigned long long line)
-{
-    char mark[32];
-    snprintf(mark, sizeof(mark), ":%llu: ", line);
-    const char *at = line ? strstr(text, mark) : NULL;
-    return at && (size_t)(at - text) < 80 && !memchr(text, ' ', (size_t)(at - text))
-               ? at + strlen(mark)
-               : text;
-}
-
-/* A warning that begins with "FILE:LINE: " has its place there. */
+/* "FILE:LINE: [CODE] TEXT" as the compiler says it; place and code may be absent. FILE is a last
+ * component: that of `file` is `file`. */
 static json_t *finding(const char *file, const char *code, const char *text)
 {
-    const char *colon = strchr(text, ':');
-    char *end = NULL;
+    const char *colon = strchr(text, ':'), *slash = strrchr(file, '/');
+    const char *last = slash ? slash + 1 : file;
+    char *end = NULL, own[BR_NAME_MAX];
+    size_t n = colon ? (size_t)(colon - text) : 0;
     unsigned long long line = colon ? strtoull(colon + 1, &end, 10) : 0;
-    bool placed =
-        line && end && strncmp(end, ": ", 2) == 0 && !memchr(text, ' ', (size_t)(colon - text));
-    json_t *f =
-        json_pack("{s:s, s:s, s:s}", "file", file, "code", code, "text", placed ? end + 2 : text);
+    bool placed = line && strncmp(end, ": ", 2) == 0 && n > 0 && !memchr(text, ' ', n);
+    bool other = placed && (strlen(last) != n || memcmp(last, text, n) != 0);
+    json_t *at = other ? json_stringn(text, n) : json_string(file);
+    if (placed)
+        text = end + 2;
+    n = text[0] == '[' ? strcspn(text, "] ") : 0;
+    if (n > 1 && n < sizeof(own) && strncmp(text + n, "] ", 2) == 0) {
+        snprintf(own, sizeof(own), "%.*s", (int)n - 1, text + 1);
+        code = own;
+        text += n + 2;
+    }
+    json_t *f = json_pack("{s:o, s:s, s:s}", "file", at, "code", code, "text", text);
     if (placed)
         json_object_set_new(f, "line", json_integer((json_int_t)line));
     return f;
@@ -152,12 +152,10 @@ static json_t *check_result(const char *file, const json_t *report)
         const char *at = json_string_value(json_object_get(e, "file"));
         const char *code = json_string_value(json_object_get(e, "code"));
         const char *text = json_string_value(json_object_get(e, "message"));
-        json_t *line = json_object_get(e, "line");
-        json_t *f = json_pack("{s:s, s:s, s:s}", "file", at && *at ? at : file, "code",
-                              code ? code : "INVALID_POLICY", "text",
-                              without_place(text ? text : "", view_u64(e, "line")));
-        if (line)
-            json_object_set(f, "line", line);
+        json_t *f =
+            finding(at && *at ? at : file, code ? code : "INVALID_POLICY", text ? text : "");
+        if (view_u64(e, "line") && !json_object_get(f, "line"))
+            json_object_set(f, "line", json_object_get(e, "line"));
         json_array_append_new(errors, f);
     }
     json_array_foreach(json_object_get(report, "warnings"), i, w)
