@@ -361,8 +361,10 @@ int br_compile(struct br_script *s, const struct br_compile_in *in, struct br_co
         return 0;
     }
     br_err_set(err, (enum br_code)job.code, "%s", job.text);
-    if (job.code == BR_E_INVALID_POLICY)
-        return -job.code; /* the place is the policy's, as set above */
+    if (job.code == BR_E_INVALID_POLICY) { /* the file is the policy's, as set above */
+        out->line = job.line;
+        return -job.code;
+    }
     set_place(out, in->manifest_len ? in->manifest_path : "", job.line);
     if (in->manifest_len && job.line)
         return br_err_wrap(err, "'%s' line %u", in->manifest_path, job.line);

@@ -402,6 +402,32 @@ static int host_class(lua_State *L)
     return 1;
 }
 
+/* literal(pattern): how many bytes stand before its first wildcard, and behind its last one; both
+ * are all of them if there is none. */
+static int host_literal(lua_State *L)
+{
+    size_t n, tail = 0;
+    const char *s = luaL_checklstring(L, 1, &n);
+    size_t head = strcspn(s, "*?");
+    while (tail < n && s[n - 1 - tail] != '*' && s[n - 1 - tail] != '?')
+        tail++;
+    lua_pushinteger(L, (lua_Integer)head);
+    lua_pushinteger(L, (lua_Integer)tail);
+    return 2;
+}
+
+/* part(text, first, last): bytes of a short text, from 1, both within it. */
+static int host_part(lua_State *L)
+{
+    size_t n;
+    const char *s = luaL_checklstring(L, 1, &n);
+    lua_Integer first = luaL_checkinteger(L, 2), last = luaL_checkinteger(L, 3);
+    if (first < 1 || last > (lua_Integer)n || first > last)
+        return lua_pushliteral(L, ""), 1;
+    lua_pushlstring(L, s + first - 1, (size_t)(last - first + 1));
+    return 1;
+}
+
 /* keep(f): what compile.c calls for the data of a bundle. */
 static int host_keep(lua_State *L)
 {
@@ -430,6 +456,10 @@ static int open_state(lua_State *L)
     lua_newtable(L);
     lua_pushcfunction(L, host_where);
     lua_setfield(L, -2, "where");
+    lua_pushcfunction(L, host_literal);
+    lua_setfield(L, -2, "literal");
+    lua_pushcfunction(L, host_part);
+    lua_setfield(L, -2, "part");
     lua_pushcfunction(L, host_keep);
     lua_setfield(L, -2, "keep");
     lua_pushcfunction(L, host_class);

@@ -4,6 +4,7 @@
 
 local json = require "json"
 local manifest = require "bridle.manifest"
+local prove = require "bridle.prove"
 local programs = require "bridle.programs"
 local schema = require "bridle.schema"
 
@@ -139,7 +140,19 @@ local function line_of(marks, path)
   end
 end
 
+--- Errors of the rules refuse the policy as a whole; its first one is shown.
+local function proven(input, warn)
+  local errors, warnings = prove.run(input.policy, input.profile)
+  if #errors > 0 then
+    local first = errors[1]
+    error({ failure = true, path = "", code = "INVALID_POLICY", line = first.line,
+      message = #errors == 1 and first.text or ("%s (and %d more)"):format(first.text, #errors - 1) }, 0)
+  end
+  for _, warning in ipairs(warnings) do warn(warning.text) end
+end
+
 local function build(input, warn)
+  proven(input, warn)
   local m
   if input.manifest ~= nil then
     m = manifest.normalise(input.manifest, warn)
@@ -187,7 +200,7 @@ function compile.run(input)
   if not tab then
     local failure = m
     return { error = { code = failure.code or "INVALID_MANIFEST", text = failure.message,
-      line = line_of(input.marks or {}, failure.path) or 0 } }
+      line = failure.line or line_of(input.marks or {}, failure.path) or 0 } }
   end
   return { table = tab, manifest = m, warnings = warnings }
 end

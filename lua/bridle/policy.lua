@@ -39,7 +39,7 @@ local GROUP_KEYS = set { "action", "reason", "when" }
 local BUNDLE_KEYS = set { "api", "name", "rules", "check", "actions", "programs", "extend", "replace" }
 --- Warnings about a rule that its author can accept.
 local ACCEPTED = set { "over-broad", "shadowed-rule", "duplicate-rule", "unrepresentable",
-  "unasked-action", "unknown-tool" }
+  "unasked-action", "unknown-tool", "dead-pattern" }
 local RULES_MAX = 10000
 local EXTEND_MAX = 8
 

@@ -19,6 +19,10 @@ package.preload["bridle.host"] = function()
       return info.short_src, info.currentline
     end,
     keep = function() end,
+    literal = function(text)
+      return #text:match("^[^*?]*"), #text:match("[^*?]*$")
+    end,
+    part = string.sub,
     class = function(metatable)
       metatable.__metatable = false
       return function() return setmetatable({}, metatable) end
