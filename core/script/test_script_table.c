@@ -166,7 +166,8 @@ static void test_order(void **state)
     (void)state;
 #define RULE_A "policy.allow { id = 'a', action = 'process.exec', command = 'git *' }"
 #define RULE_B "policy.deny { id = 'b', action = 'process.exec', command = 'git push*' }"
-#define RULE_C "policy.ask { id = 'c', action = { 'process.exec', 'fs.write' } }"
+#define RULE_C                                                                                     \
+    "policy.ask { id = 'c', action = { 'process.exec', 'fs.write' }, when = { tool = '*' } }"
 #define BUNDLE(list)                                                                               \
     "local policy = require 'bridle.policy'\n"                                                     \
     "return policy.bundle { api = 1, name = 'o', rules = { " list " } }"

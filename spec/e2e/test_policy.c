@@ -22,9 +22,11 @@
 #define BUNDLE(name_, rules_)                                                                      \
     "local policy = require 'bridle.policy'\n"                                                     \
     "return policy.bundle { api = 1, name = '" name_ "', rules = {\n" rules_ "} }\n"
-#define ALLOW_ALL "policy.allow { id = 'all', action = '*' },\n"
+#define ALLOW_ALL "policy.allow { id = 'all', action = '*', accept = 'over-broad' },\n"
 
-#define ALLOW_ALL_BUT "policy.allow { id = 'all', action = { 'process.exec', 'fs.write' } },\n"
+#define ALLOW_ALL_BUT                                                                              \
+    "policy.allow { id = 'all', action = { 'process.exec', 'fs.write' }, accept = 'over-broad' "   \
+    "},\n"
 
 static const char manifest[] = "id: fix\ntitle: t\ngoal: g\nacceptance: [a]\n"
                                "allowed_paths: [src/**]\npermissions: {fs.write: deny}\n"
