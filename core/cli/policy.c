@@ -181,9 +181,9 @@ static void put_check(struct policy_out *o, const json_t *result)
     if (json_is_true(json_object_get(result, "ok"))) {
         const char *file = json_string_value(json_object_get(result, "file"));
         br_buf_put_visible(&o->v.out, file, strlen(file), true);
-        br_buf_printf(&o->v.out, ": %llu rules, %zu warning%s\n",
-                      (unsigned long long)view_u64(result, "rules"), warnings,
-                      warnings == 1 ? "" : "s");
+        unsigned long long rules = view_u64(result, "rules");
+        br_buf_printf(&o->v.out, ": %llu rule%s, %zu warning%s\n", rules, rules == 1 ? "" : "s",
+                      warnings, warnings == 1 ? "" : "s");
     }
     (void)policy_out_flush(o, true);
 }

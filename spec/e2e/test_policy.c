@@ -131,14 +131,17 @@ static void test_warnings(void **state)
     e2e_write(&t, "odd.yaml",
               "id: fix\ntitle: t\ngoal: g\nacceptance: [a]\nallowed_paths: [src/**]\n"
               "permissions: {odd.thing: ask}\ndelivery: {type: none}\n");
-    POLICY("check", "-t", "odd.yaml", "policy.lua");
+    e2e_write(
+        &t, "narrow.lua",
+        BUNDLE("narrow", "policy.allow { id = 'a', action = 'fs.read', path = 'src/**' },\n"));
+    POLICY("check", "-t", "odd.yaml", "narrow.lua");
     expect_out(0, "warning: ");
     expect_out(0, "1 warning\n");
     e2e_result_free(&r);
-    POLICY("check", "--strict", "-t", "odd.yaml", "policy.lua");
+    POLICY("check", "--strict", "-t", "odd.yaml", "narrow.lua");
     expect_out(5, "1 warning\n");
     e2e_result_free(&r);
-    POLICY("check", "--strict", "policy.lua"); /* the control */
+    POLICY("check", "--strict", "narrow.lua"); /* the control */
     expect_out(0, "0 warnings\n");
     e2e_result_free(&r);
     close_project();
