@@ -54,6 +54,9 @@ struct repl_data {
 int repl_data_get(const struct repl_query *q, struct repl_data *d, struct br_err *err);
 void repl_data_free(struct repl_data *d);
 
+/* Append the operator's policy as it compiles, a JSON value (repl_policy.c). */
+int repl_policy_get(struct br_buf *lines, struct br_err *err);
+
 /* What the events of a session say together. */
 struct repl_join {
     json_t *session;   /* object */
@@ -118,8 +121,8 @@ void repl_flush(struct repl *r);
 void repl_say_left_out(struct repl *r, const struct repl_query *q, const struct repl_data *d);
 /* One value of a snapshot for people, into the view's buffer. */
 void repl_print_value(struct repl *r, const char *what, const json_t *v, bool first);
-/* All that is known of a decision. */
-void repl_print_why(struct repl *r, const json_t *decision);
+/* What the record says of a decision; the votes as well, unless somebody else says them. */
+void repl_print_why(struct repl *r, const json_t *decision, bool with_votes);
 
 /* ---- the terminal (repl_edit.c) ---- */
 

@@ -261,6 +261,9 @@ int repl_data_get(const struct repl_query *q, struct repl_data *d, struct br_err
         r = ask(&g, BR_MSG_CTL_LEASES, "", err);
     } else if (is(&g, "activations")) {
         r = ask(&g, BR_MSG_CTL_ACTIVATIONS, "", err);
+    } else if (is(&g, "policy")) {
+        r = repl_policy_get(&d->lines, err);
+        d->n = r == 0;
     } else if (check_id(q, err) < 0) {
         return -(int)err->code;
     } else if (is(&g, "lease")) {

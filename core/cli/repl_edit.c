@@ -3,6 +3,7 @@
  * history is a file of the operator's in the state directory, mode 0600, and holds what was typed
  * and nothing else; a line that begins with a blank is not kept.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <histedit.h>
@@ -166,6 +167,28 @@ static void offer_types(struct repl_edit *e, const char *typed)
         offer(e, types[i], typed);
 }
 
+/* Lua files and directories that begin so. */
+static void offer_files(struct repl_edit *e, const char *typed)
+{
+    char dir[BR_PATH_MAX], path[BR_PATH_MAX + 300];
+    const char *slash = strrchr(typed, '/');
+    snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - typed) + 1 : 2, slash ? typed : "./");
+    DIR *d = opendir(dir);
+    for (struct dirent *f; d && (f = readdir(d));) {
+        const char *dot = strrchr(f->d_name, '.');
+        struct stat st;
+        if (f->d_name[0] == '.' || fstatat(dirfd(d), f->d_name, &st, 0) < 0 ||
+            !(S_ISDIR(st.st_mode) || (dot && strcmp(dot, ".lua") == 0)) ||
+            !br_utf8_valid(f->d_name, strlen(f->d_name)))
+            continue;
+        snprintf(path, sizeof(path), "%s%s%s", slash ? dir : "", f->d_name,
+                 S_ISDIR(st.st_mode) ? "/" : "");
+        offer(e, path, typed);
+    }
+    if (d)
+        closedir(d);
+}
+
 /* What may stand at the end of `text`; returns where the part that it completes begins. */
 static const char *find_offers(struct repl_edit *e, const char *text)
 {
@@ -184,6 +207,8 @@ static const char *find_offers(struct repl_edit *e, const char *text)
             offer_types(e, typed);
         else if (strcmp(verb->name, "lease") == 0)
             offer_ids(e, "leases", "name", typed);
+        else if (strcmp(verb->name, "policy") == 0)
+            offer_files(e, typed);
         if (verb->verb && strstr(verb->verb, " ID") && words == 0) {
             offer(e, "last", typed);
             offer_ids(e, "sessions", "runId", typed);
@@ -195,6 +220,12 @@ static const char *find_offers(struct repl_edit *e, const char *text)
            (strchr("_.[]", text[at - 1]) || (text[at - 1] >= '0' && text[at - 1] <= '9') ||
             ((text[at - 1] | 32) >= 'a' && (text[at - 1] | 32) <= 'z')))
         at--;
+    /* a text of Lua code: session("run_ */
+    if (at > 0 && (text[at - 1] == '"' || text[at - 1] == '\'')) {
+        offer(e, "last", text + at);
+        offer_ids(e, "sessions", "runId", text + at);
+        return text + at;
+    }
     const char *expression = text + at, *dot = strrchr(expression, '.');
     const char *typed = dot ? dot + 1 : expression;
     if (expression == verb_end)

@@ -185,19 +185,11 @@ static void put_decision_row(struct br_cli_view *v, const json_t *d)
     br_buf_put_u8(&v->out, '\n');
 }
 
-void repl_print_why(struct repl *r, const json_t *d)
+static void put_votes(struct br_cli_view *v, const json_t *d)
 {
-    struct br_cli_view *v = &r->view;
     size_t n, i;
     const json_t *vote, *votes = json_object_get(d, "votes");
     const char *rule = view_str(d, "rule", &n);
-    put_decision_row(v, d);
-    (void)view_str(d, "reason", &n);
-    if (n) {
-        br_buf_printf(&v->out, "        because ");
-        put_str(v, d, "reason", 4 * v->width);
-        br_buf_put_u8(&v->out, '\n');
-    }
     if (json_is_true(json_object_get(d, "opaque")))
         br_buf_printf(&v->out, "        the command could not be taken apart and was decided as a "
                                "whole\n");
@@ -219,6 +211,21 @@ void repl_print_why(struct repl *r, const json_t *d)
     }
     if (json_array_size(votes) == 0)
         br_buf_printf(&v->out, "        no votes are recorded for it\n");
+}
+
+void repl_print_why(struct repl *r, const json_t *d, bool with_votes)
+{
+    struct br_cli_view *v = &r->view;
+    size_t n;
+    put_decision_row(v, d);
+    (void)view_str(d, "reason", &n);
+    if (n) {
+        br_buf_printf(&v->out, "        because ");
+        put_str(v, d, "reason", 4 * v->width);
+        br_buf_put_u8(&v->out, '\n');
+    }
+    if (with_votes)
+        put_votes(v, d);
     const json_t *note = json_object_get(json_object_get(d, "answer"), "note");
     if (note) {
         br_buf_printf(&v->out, "        note ");

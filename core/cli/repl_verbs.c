@@ -133,37 +133,6 @@ static bool is_about(const json_t *d, const char *call)
     return (id && strcmp(id, call) == 0) || strcmp(row, call) == 0;
 }
 
-static int why_recorded(struct repl *r, const char *id, const char *call, struct br_err *err)
-{
-    struct repl_query q = {.what = "decisions", .id = id, .type = ""};
-    struct repl_data d;
-    unsigned found = 0;
-    int got = repl_data_get(&q, &d, err);
-    for (size_t at = 0; at < d.lines.len;) {
-        const char *line = (const char *)d.lines.data + at;
-        const char *nl = memchr(line, '\n', d.lines.len - at);
-        size_t n = (size_t)(nl - line);
-        json_t *v = json_loadb(line, n, 0, NULL);
-        if (v && is_about(v, call)) {
-            found++;
-            if (r->json)
-                put_json(r, line, n);
-            else
-                repl_print_why(r, v);
-            repl_flush(r);
-        }
-        json_decref(v);
-        at += n + 1;
-    }
-    repl_data_free(&d);
-    if (got == 0 && !found)
-        return br_err_set(err, BR_E_NOT_FOUND,
-                          "the session has no decision about the call '%.80s'; 'decisions %.48s' "
-                          "lists them",
-                          call, id);
-    return got;
-}
-
 /* A verb of the program itself, with words of our own. */
 static int run_verb(struct repl *r, const char *name, char **words, int n, struct br_err *err)
 {
@@ -178,6 +147,56 @@ static int run_verb(struct repl *r, const char *name, char **words, int n, struc
         return p;
     int code = a.help ? 0 : v->run(&a);
     return code ? -BR_E_FAILED : 0; /* it has said why */
+}
+
+/* What the record says of a decision; the id of its call, if it has one, is copied. */
+static void say_decision(struct repl *r, const json_t *d, const char *line, size_t n, char *call,
+                         size_t cap)
+{
+    const char *id = json_string_value(json_object_get(d, "callId"));
+    if (r->json)
+        put_json(r, line, n);
+    else
+        repl_print_why(r, d, id == NULL);
+    repl_flush(r);
+    snprintf(call, cap, "%s", id ? id : "");
+}
+
+/* The decisions about a call, as recorded, and then what every rule has to say of it. */
+static int why_recorded(struct repl *r, const char *id, const char *call, struct br_err *err)
+{
+    struct repl_query q = {.what = "decisions", .id = id, .type = ""};
+    struct repl_data d;
+    char run[BR_ID_MAX], call_id[BR_NAME_MAX + 1] = "";
+    unsigned found = 0;
+    snprintf(run, sizeof(run), "%s", id);
+    int got = repl_data_get(&q, &d, err);
+    for (size_t at = 0; at < d.lines.len;) {
+        const char *line = (const char *)d.lines.data + at;
+        const char *nl = memchr(line, '\n', d.lines.len - at);
+        size_t n = (size_t)(nl - line);
+        json_t *v = json_loadb(line, n, 0, NULL);
+        if (v && is_about(v, call)) {
+            found++;
+            say_decision(r, v, line, n, call_id, sizeof(call_id));
+        }
+        json_decref(v);
+        at += n + 1;
+    }
+    repl_data_free(&d);
+    if (got == 0 && !found)
+        return br_err_set(err, BR_E_NOT_FOUND,
+                          "the session has no decision about the call '%.80s'; 'decisions %.48s' "
+                          "lists them",
+                          call, id);
+    if (got < 0 || call_id[0] == '\0')
+        return got;
+    char run_option[BR_ID_MAX + 8], call_option[BR_NAME_MAX + 16];
+    snprintf(run_option, sizeof(run_option), "--run=%s", run);
+    snprintf(call_option, sizeof(call_option), "--call=%s", call_id);
+    char *words[] = {(char *)(uintptr_t) "why", run_option, call_option,
+                     r->json ? (char *)(uintptr_t) "--json" : NULL, NULL};
+    return run_verb(r, "policy", words, r->json ? 4 : 3, err);
 }
 
 static int verb_policy(struct repl *r, const char *what, const struct repl_line *l,

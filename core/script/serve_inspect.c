@@ -323,7 +323,7 @@ static int lua_help(lua_State *L)
 static bool is_lazy(const char *name)
 {
     return strcmp(name, "sessions") == 0 || strcmp(name, "leases") == 0 ||
-           strcmp(name, "activations") == 0;
+           strcmp(name, "activations") == 0 || strcmp(name, "policy") == 0;
 }
 
 /* __index of the globals: snapshots that are read when they are named, then what is locked. */
@@ -337,6 +337,8 @@ static int globals_index(lua_State *L)
         lua_pop(L, 1);
         want(L, name, "", "", 0, 0);
         push_data(L, serve_of(L));
+        if (strcmp(name, "policy") == 0) /* one value, not a list */
+            lua_rawgeti(L, -1, 1);
         br_script_view_push(L, -1);
         lua_pushvalue(L, -1);
         lua_setfield(L, 3, name);
@@ -393,7 +395,7 @@ static int open_globals(lua_State *L)
                                          {"next", lua_view_next}, {NULL, NULL}};
     static const char *const lists[] = {"decisions", "lease"};
     static const char *const helpers[] = {"copy", "filter", "map", "count"};
-    static const char *const lazy[] = {"sessions", "leases", "activations"};
+    static const char *const lazy[] = {"sessions", "leases", "activations", "policy"};
     lua_rawsetp(L, LUA_REGISTRYINDEX, &serve_key);
     push_sandbox(L);
     luaL_setfuncs(L, functions, 0);

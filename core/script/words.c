@@ -23,8 +23,8 @@ const struct br_word br_words[] = {
      "what was decided in a session: row, action, subject, effect, rule, reason, the votes\n"
      "of the rules, and how an ask was answered."},
     {"why", V, "why ID CALL | why ACTION SUBJECT...", NULL,
-     "explain a recorded decision by its votes, or, through 'bridle policy why', what the\n"
-     "policy would decide about an action and a subject. CALL is a callId or a row."},
+     "explain a recorded decision, or what the policy would decide about an action and a\n"
+     "subject, through 'bridle policy why'. CALL is a callId or a row."},
     {"leases", V | N, "leases", "leases",
      "the files of the lease root: name, kind, bytes, allocated, modifiedAt, inUse."},
     {"lease", V | N, "lease ID", "lease(id)",
@@ -32,8 +32,9 @@ const struct br_word br_words[] = {
      "held it to: the leases of its receipt."},
     {"activations", V | N, "activations", "activations",
      "the activated profiles: profile, activatedAt, facts."},
-    {"policy", V, "policy [FILE]", NULL,
-     "the operator's policy as it compiles, or that of FILE, through 'bridle policy show'."},
+    {"policy", V | N, "policy [FILE]", "policy",
+     "the operator's policy as it compiles, or that of FILE, through 'bridle policy show'.\n"
+     "In Lua the operator's own: sha256, table.rules, table.fallbacks."},
     {"limits", V, "limits [DEPTH [ITEMS [BYTES]]]", NULL,
      "how much of a value is printed: tables in tables, entries of each, bytes in all."},
     {"help", V | N, "help [WORD]", "help(x)", "explain a word, a function or a value."},

@@ -31,7 +31,7 @@ static void lend(void)
     assert_int_equal(system(command), 0);
     assert_int_equal(setenv("BRIDLE_BIN", bin, 1), 0);
     t.uid = 0;
-    e2e_run(&t, &r, "bridle", "doctor", "--delegate", "61900", NULL);
+    e2e_run(&t, &r, "bridle", "doctor", "--delegate", "61901", NULL);
     e2e_expect(&r, 0, NULL);
     e2e_result_free(&r);
     snprintf(command, sizeof(command), "rm -f '%s/out.txt' '%s/err.txt'", t.dir, t.dir);
@@ -64,7 +64,7 @@ void close_all(void)
     if (real[0]) {
         /* empty directories: what the delegation made, and nothing else has this name */
         assert_int_equal(system("find /sys/fs/cgroup -ignore_readdir_race -depth -type d -name "
-                                "'bridle-61900' -exec rmdir {} +"),
+                                "'bridle-61901' -exec rmdir {} +"),
                          0);
         assert_int_equal(setenv("BRIDLE_BIN", real, 1), 0);
         real[0] = '\0';

@@ -23,7 +23,7 @@
 #include "wire/types.h"
 #include "wire/wire.h"
 
-#define ORDINARY_UID 61900u
+#define ORDINARY_UID 61901u
 
 extern struct e2e t;
 

@@ -83,9 +83,11 @@ static void over_real_records(uid_t uid)
     assert_int_equal(sscanf((char *)r.out.data, "%63s %u", call, &row), 2);
     e2e_result_free(&r);
     snprintf(code, sizeof(code), "why last %s", call);
-    repl(code, 0, "-> deny  operator  operator:write: frozen");
+    repl(code, 0, "because frozen");
+    repl(code, 0, "recorded: deny  by operator:write (operator)");
     snprintf(code, sizeof(code), "why last %u", row);
-    repl(code, 0, "-> deny  operator  operator:write: frozen");
+    repl(code, 0, "recorded: deny  by operator:write (operator)");
+    repl("#policy.sha256, policy.table.rules[1].id ~= nil", 0, "64\ntrue\n");
     /* and all that changed nothing */
     char *after = stored("last");
     assert_string_equal(before, after);
