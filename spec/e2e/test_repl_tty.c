@@ -61,6 +61,46 @@ static void test_terminal_as_user(void **state)
     terminal(ORDINARY_UID);
 }
 
+/* Verbs, ids, names of what is in a snapshot, files: each where it may stand. */
+static void test_completion(void **state)
+{
+    (void)state;
+    struct e2e_result r;
+    open_with_runs(0);
+    static const struct {
+        const char *typed, *more; /* what a tab adds; NULL: it lists both of these */
+        const char *all[2];
+    } rows[] = {
+        {"decis", "ions", {NULL}},
+        {"session la", "st", {NULL}},
+        {"why las", "t", {NULL}},
+        {"events last perm", "ission.re", {NULL}},
+        {"help co", NULL, {"copy", "count"}},
+        {"policy pol", "icy.lua", {NULL}},
+        {"session(\"la", "st", {NULL}},
+        {"sessions[1].wor", "kspace", {NULL}},
+        {"string.form", "at", {NULL}},
+        {"#sess", NULL, {"sessions", "session"}},
+        {"leas", NULL, {"lease", "leases"}},
+    };
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        char raw[64];
+        snprintf(raw, sizeof(raw), "raw:%s", rows[i].typed);
+        if (rows[i].more)
+            e2e_run(&t, &r, "../tests/ptydrive", "-t", "60", "-e", P, raw, "-e", rows[i].typed,
+                    "tab", "-e", rows[i].more, "int", "-e", P, "eof", "--", bridle_path(), "repl",
+                    NULL);
+        else /* the first tab may add what all of them have in common */
+            e2e_run(&t, &r, "../tests/ptydrive", "-t", "60", "-e", P, raw, "-e", rows[i].typed,
+                    "tab", "-e", "", "tab", "-e", rows[i].all[0], "raw:", "-e", rows[i].all[1],
+                    "int", "-e", P, "eof", "--", bridle_path(), "repl", NULL);
+        if (r.status != 0)
+            fail_msg("'%s': status %d: %s", rows[i].typed, r.status, (char *)r.out.data);
+        e2e_result_free(&r);
+    }
+    close_all();
+}
+
 /* Colours are for terminals, and for who wants them; a long record comes a screen at a time. */
 static void test_terminal_output(void **state)
 {
@@ -169,8 +209,8 @@ int main(void)
     e2e_isolate();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_terminal_as_root), cmocka_unit_test(test_terminal_as_user),
-        cmocka_unit_test(test_terminal_output),  cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_history_file),
+        cmocka_unit_test(test_completion),       cmocka_unit_test(test_terminal_output),
+        cmocka_unit_test(test_killed),           cmocka_unit_test(test_history_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
