@@ -9,10 +9,20 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static void count(const struct br_explained *e, void *ctx)
+{
+    unsigned *matched = ctx;
+    *matched += e->why == BR_WHY_MATCHED;
+}
+
 static void check(const struct br_table *t, const struct br_request *q)
 {
-    struct br_decision d;
+    struct br_decision d, again;
+    unsigned matched = 0;
     br_table_decide(t, q, &d);
+    if (br_table_explain(t, q, &again, count, &matched) == 0)
+        br_require(again.effect == d.effect && again.rule_id == d.rule_id &&
+                   matched <= br_table_rules(t));
     br_require(d.effect >= BR_EFFECT_ALLOW && d.effect <= BR_EFFECT_DENY);
     br_require(d.rule_id && d.source && d.nvotes <= 3);
     enum br_effect strictest = BR_EFFECT_NONE;
@@ -24,6 +34,17 @@ static void check(const struct br_table *t, const struct br_request *q)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char *const words[] = {"git", "diff", "src/a.ts"};
+    static const char *const odd[] = {"/bin/git", "-C",   "push", "--x=y", "-rf", "--recurs",
+                                      "push",     "--",   "-f",   "",      "-",   "../a/..",
+                                      "--=",      "-c=a", "-Cd",  "/etc",  "~",   "alias.x"};
+    static const char *const env[] = {"LD_PRELOAD=x", "A", "=", ""};
+    static const struct br_context some = {.tool = "fs_read",
+                                           .has_env = true,
+                                           .env = env,
+                                           .nenv = 4,
+                                           .has_time = true,
+                                           .unix_time = INT64_MIN,
+                                           .counters = {{true, 0, UINT64_MAX}}};
     static const struct br_request q[] = {
         {.action = "process.exec", .words = words, .nwords = 3},
         {.action = "process.exec", .words = words, .nwords = 1},
@@ -32,6 +53,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         {.action = "fs.write", .subject = "../a", .subject_len = 4},
         {.action = "network", .subject = "A.example:443", .subject_len = 13},
         {.action = "x"},
+        {.action = "process.exec", .words = odd, .nwords = BR_ARRAY_LEN(odd)},
+        {.action = "process.exec", .words = odd, .nwords = 9, .context = &some},
+        {.action = "fs.read", .subject = "a", .subject_len = 1, .context = &some},
     };
     struct br_table *t;
     struct br_err err = {.code = BR_OK};
