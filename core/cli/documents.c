@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/cli.h"
 
@@ -55,6 +56,41 @@ static int read_profile(const struct br_cli_foreground *f, const char *word,
     return 0;
 }
 
+/* The names of policy/, from CMake, each behind a space. */
+static bool is_shipped(const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *p = BRIDLE_SHIPPED; n && p; p = strchr(p + 1, ' '))
+        if (strncmp(p + 1, word, n) == 0 && (p[1 + n] == ' ' || !p[1 + n]))
+            return true;
+    return false;
+}
+
+/* A shipped bundle by its name is a bundle that adds nothing to it. A word may not be both. */
+static int read_policy(const char *word, struct br_cli_documents *d, struct br_err *err)
+{
+    if (!word || !is_shipped(word))
+        return br_cli_file_config(&d->policy, word, "policy.lua", "policy", BR_E_INVALID_POLICY,
+                                  BR_POLICY_MAX, err);
+    struct stat st; /* a directory is no policy, and 'ci' is a common one */
+    if (stat(word, &st) == 0 && !S_ISDIR(st.st_mode))
+        return br_err_set(err, BR_E_INVALID_POLICY,
+                          "'%s' is a shipped policy and a file here; nothing was started. Write "
+                          "'./%s' for the file, or go elsewhere for the shipped one",
+                          word, word);
+    char text[256];
+    int n =
+        snprintf(text, sizeof(text),
+                 "return require('bridle.policy').bundle { api = 1, name = '%s', extend = '%s', "
+                 "rules = {} }\n",
+                 word, word);
+    snprintf(d->policy.path, sizeof(d->policy.path), "%s", word);
+    br_buf_init(&d->policy.text, BR_POLICY_MAX);
+    if (n < 0 || (size_t)n >= sizeof(text) || br_buf_put(&d->policy.text, text, (size_t)n) < 0)
+        return br_err_set(err, BR_E_NOMEM, "no memory for the policy");
+    return 0;
+}
+
 static void put_choice(const struct br_cli_foreground *f, const struct br_cli_documents *d,
                        struct br_out *o)
 {
@@ -84,8 +120,7 @@ int br_cli_documents_read(const struct br_cli_foreground *f, struct br_cli_docum
         r = br_cli_file_read(&d->manifest, f->manifest, "manifest", BR_E_INVALID_MANIFEST,
                              BR_MANIFEST_MAX, err);
     if (r == 0 && !(f->policy && !f->policy[0]))
-        r = br_cli_file_config(&d->policy, f->policy ? f->policy : option(f->args, "policy"),
-                               "policy.lua", "policy", BR_E_INVALID_POLICY, BR_POLICY_MAX, err);
+        r = read_policy(f->policy ? f->policy : option(f->args, "policy"), d, err);
     /* models are called by an agent only; a profile may need the image that is named there */
     const char *profile = f->profile ? f->profile : option(f->args, "profile");
     if (r == 0 && (f->mode == BR_RUN_AGENT || (profile && strcmp(profile, "run-v1") != 0)))

@@ -276,7 +276,11 @@ static int load_module(lua_State *L, const struct br_script_module *m)
     if (!lua_setupvalue(L, -2, 1))
         lua_pop(L, 1);
     lua_call(L, 0, 1);
-    if (lua_istable(L, -1) && !lua_getmetatable(L, -1))
+    if (!lua_istable(L, -1))
+        return 1;
+    if (lua_getmetatable(L, -1))
+        lua_pop(L, 1); /* a value that looks after itself, such as a bundle */
+    else
         br_script_lock(L, m->name);
     return 1;
 }

@@ -98,6 +98,13 @@ static void test_default(void **state)
         {"fs.write", ".gitignore", BR_EFFECT_ASK, "operator:write"},
         {"fs.read", ".git/HEAD", BR_EFFECT_ALLOW, "operator:read"},
         {"process.exec", "make test", BR_EFFECT_ASK, "operator:exec"},
+        {"process.exec", "ls -la src", BR_EFFECT_ALLOW, "operator:harmless"},
+        {"process.exec", "git diff a", BR_EFFECT_ALLOW, "operator:harmless"},
+        {"process.exec", "git log --outp=x", BR_EFFECT_ASK, "operator:exec"},
+        {"process.exec", "sort -uo x x", BR_EFFECT_ASK, "operator:exec"},
+        {"process.exec", "find -- . -fprint x", BR_EFFECT_ASK, "operator:find-acts"},
+        {"process.exec", "grep x .env", BR_EFFECT_ASK, "operator:exec-secrets"},
+        {"process.exec", "cat .ssh/config", BR_EFFECT_DENY, "operator:exec-keys"},
         {"process.exec", "rm -rf /", BR_EFFECT_DENY, "operator:no-rm-absolute"},
         {"process.exec", "rm -rf build", BR_EFFECT_ASK, "operator:exec"},
         {"process.exec", "git push", BR_EFFECT_DENY, "operator:no-push"},
@@ -134,7 +141,7 @@ static void test_manifest_only_tightens(void **state)
 {
     (void)state;
     static const struct expect outside[] = {
-        {"process.exec", "git diff a", BR_EFFECT_ASK, "operator:exec"}, /* the operator asks */
+        {"process.exec", "git diff --ext-diff", BR_EFFECT_ASK, "operator:exec"}, /* it asks */
         {"process.exec", "rm x", BR_EFFECT_DENY, "manifest:process.exec:rm *"},
         {"process.exec", "other", BR_EFFECT_DENY, "manifest:process.exec:unmatched"},
         {"fs.read", "a", BR_EFFECT_ALLOW, "operator:read"},

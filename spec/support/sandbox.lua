@@ -32,7 +32,9 @@ package.preload["bridle.host"] = function()
       if info.linedefined <= 0 then return nil end
       return info.short_src, info.linedefined
     end,
-    bundles = function() return { "default" } end,
+    bundles = function()
+      return { "ci", "default", "denials", "harmless", "review-only", "scoped", "strict" }
+    end,
     bundle = function(name)
       return assert(load(sandbox.read("policy/" .. name .. ".lua"), "@policy/" .. name .. ".lua", "t"))()
     end,
