@@ -556,7 +556,7 @@ function prove.run(policy, profile)
       end
     end
     for code, state in pairs(rule.accepts) do
-      if state ~= "needed" then exact[#exact + 1] = { rule, code } end
+      if state ~= "needed" and not rule.bundle then exact[#exact + 1] = { rule, code } end
     end
   end
   for _, pair in ipairs(exact) do
