@@ -67,6 +67,8 @@ static int on_want(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
     if (br_rd_done(&m->rd) < 0)
         return br_err_set(err, BR_E_PEER_PROTOCOL, "'bridle-script' asked for nonsense");
     int r = repl_data_get(&q, &d, &why);
+    if (r < 0 && why.code == BR_E_CANCELED)
+        repl_interrupted = 1; /* the signal came while bridled was asked */
     if (r == 0 && d.left_out && s->left_out)
         s->left_out(s->ctx, &q, &d);
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
@@ -198,7 +200,8 @@ static int serve(struct repl_script *s, const bool *done, struct br_err *err)
             heed_us = now + HEED_US;
             (void)kill(s->pid, SIGINT);
         }
-        if (heed_us && now > heed_us && n <= 0)
+        if (heed_us &&
+            now > heed_us + (n > 0 ? HEED_US : 0)) /* also one that never stops talking */
             return br_err_set(err, BR_E_CANCELED,
                               "the evaluation did not stop and was killed; what earlier lines had "
                               "set is forgotten");

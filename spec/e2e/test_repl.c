@@ -393,6 +393,53 @@ static void test_running(void **state)
     close_all();
 }
 
+/* ---- an evaluator that was taken over ---- */
+
+/* chatty.c in the place of bridle-script does what the code says: the client believes none of it.
+ */
+static void test_rogue_script(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *code;
+        int status;
+        const char *says;
+    } rows[] = {
+        {"escape", 0, "\\x1b[2J\\x1b]0;x\\x07"},
+        {"status", 1, "sent a malformed answer"},
+        {"ready", 1, "ROLE_READY"},
+        {"named", 1, "INSPECT_NAMED"},
+        {"nonsense", 1, "INSPECT_WANT"},
+        {"unknown", 0, "there is no snapshot 'secrets'"},
+        {"path", 0, "no id of a session"},
+        {"die", 1, "its process has ended"},
+    };
+    char bin[128], build[BR_PATH_MAX];
+    struct e2e_result r;
+    snprintf(build, sizeof(build), "%s", e2e_bin());
+    open_with_runs(0);
+    e2e_copy_bin(&t, "bridle-script", "chatty", bin);
+    assert_int_equal(setenv("BRIDLE_BIN", bin, 1), 0);
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++)
+        repl(rows[i].code, rows[i].status, rows[i].says);
+    /* it floods, and does not heed SIGINT: it is killed */
+    static const char *const floods[] = {"flood", "ask"};
+    for (size_t i = 0; i < BR_ARRAY_LEN(floods); i++) {
+        char *argv[] = {(char *)"bridle", (char *)"repl", (char *)"-e",
+                        (char *)(uintptr_t)floods[i], NULL};
+        pid_t pid = e2e_spawn(&t, argv, NULL);
+        assert_true(e2e_await(pid, "bridle-script", 0, 20000) > 0);
+        usleep(300000);
+        assert_int_equal(kill(pid, SIGINT), 0);
+        e2e_wait(&t, pid, 40, &r);
+        e2e_expect(&r, 1, "did not stop and was killed");
+        e2e_result_free(&r);
+        e2e_expect_clean(&t);
+    }
+    assert_int_equal(setenv("BRIDLE_BIN", build, 1), 0);
+    close_all();
+}
+
 /* ---- leases ---- */
 
 static void test_leases(void **state)
@@ -532,6 +579,7 @@ int main(void)
         cmocka_unit_test(test_odd_records),
         cmocka_unit_test(test_damaged),
         cmocka_unit_test(test_running),
+        cmocka_unit_test(test_rogue_script),
         cmocka_unit_test(test_leases),
         cmocka_unit_test(test_pipes),
         cmocka_unit_test(test_peer_credentials),
