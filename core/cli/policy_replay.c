@@ -275,9 +275,10 @@ static void put_end(struct replay *p)
         br_buf_printf(&p->o.v.out, "\n");
     }
     br_buf_printf(&p->o.v.out,
-                  "%u decisions of %u runs: %u would be looser, %u stricter, %u the same by "
+                  "%u decisions of %u run%s: %u would be looser, %u stricter, %u the same by "
                   "another rule",
-                  p->decisions, p->runs, p->loosened, p->tightened, p->moved);
+                  p->decisions, p->runs, p->runs == 1 ? "" : "s", p->loosened, p->tightened,
+                  p->moved);
     br_buf_printf(&p->o.v.out, p->failed ? ", %u could not be decided again\n" : "\n", p->failed);
 }
 

@@ -361,7 +361,7 @@ static void test_replay(void **state)
     open_project();
     record();
     POLICY("replay", "--policy", "policy.lua");
-    expect_out(0, "3 decisions of 1 runs: 0 would be looser, 0 stricter, 0 the same by another");
+    expect_out(0, "3 decisions of 1 run: 0 would be looser, 0 stricter, 0 the same by another");
     e2e_result_free(&r);
     e2e_write(
         &t, "rest.lua",
@@ -381,7 +381,7 @@ static void test_replay(void **state)
     expect_out(10, "true && echo hello");
     expect_out(10, "operator:all -> operator:no: be quiet");
     /* the manifest of the run still denies the write */
-    expect_out(10, "3 decisions of 1 runs: 0 would be looser, 2 stricter, 0 the same by another");
+    expect_out(10, "3 decisions of 1 run: 0 would be looser, 2 stricter, 0 the same by another");
     assert_false(holds(&r.out, "fs.write"));
     assert_false(holds(&r.out, "redacted"));
     e2e_result_free(&r);
@@ -413,7 +413,7 @@ static void test_replay_of_a_file(void **state)
     e2e_write(&t, "none.lua", BUNDLE("none", "policy.deny { id = 'no', action = '*' },\n"));
     export_record("whole.json", 0);
     POLICY("replay", "-p", "none.lua", "./whole.json");
-    expect_out(10, "3 decisions of 1 runs: 0 would be looser, 2 stricter, 1 the same by another");
+    expect_out(10, "3 decisions of 1 run: 0 would be looser, 2 stricter, 1 the same by another");
     e2e_result_free(&r);
     export_record("cut.json", 20);
     POLICY("replay", "-p", "none.lua", "cut.json");
@@ -471,7 +471,7 @@ static void test_records_that_say_less(void **state)
     e2e_result_free(&r);
     POLICY("replay", "-p", "policy.lua", "last");
     expect_out(0, "something in its recorded table was redacted, or changed");
-    expect_out(0, "3 decisions of 1 runs: 0 would be looser, 0 stricter");
+    expect_out(0, "3 decisions of 1 run: 0 would be looser, 0 stricter");
     e2e_result_free(&r);
     export_without("old.json", "\"bridle.table\"");
     POLICY("replay", "-p", "policy.lua", "old.json"); /* nor the manifest, which denies writes */
@@ -479,11 +479,11 @@ static void test_records_that_say_less(void **state)
     expect_out(10, "its record holds no table: the rules of its profile and manifest do not");
     e2e_result_free(&r);
     POLICY("replay", "-p", "policy.lua", "-t", "task.yaml", "old.json");
-    expect_out(0, "3 decisions of 1 runs: 0 would be looser, 0 stricter");
+    expect_out(0, "3 decisions of 1 run: 0 would be looser, 0 stricter");
     e2e_result_free(&r);
     export_without("blind.json", "\"tool.call\"");
     POLICY("replay", "-p", "policy.lua", "blind.json");
-    expect_out(0, "3 decisions of 1 runs");
+    expect_out(0, "3 decisions of 1 run");
     e2e_result_free(&r);
     close_project();
 }
