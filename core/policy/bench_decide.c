@@ -15,6 +15,20 @@
 
 static const char *const effects[] = {"allow", "ask", "deny"};
 
+static void put_command(struct br_buf *b, unsigned i, unsigned rules)
+{
+    /* half of them are of one program */
+    char program[32] = "npm";
+    if (i % 20 == 2)
+        snprintf(program, sizeof(program), "prog%u", i);
+    br_buf_printf(b,
+                  ",{\"id\":\"rule-%u\",\"source\":%u,\"action\":\"process.exec\",\"match\":"
+                  "\"program\",\"pattern\":\"%s run task-%u\",\"effect\":\"%s\",\"command\":{"
+                  "\"program\":\"%s\",\"words\":[[\"run\"],[\"task-%u\"]],\"flags\":[[\"-f\","
+                  "\"--force\"]]}}",
+                  i, i * 3 / rules ? 1 : 0, program, i, effects[i % 3], program, i);
+}
+
 static void put_rule(struct br_buf *b, unsigned i, unsigned rules)
 {
     char pattern[128];
@@ -27,8 +41,8 @@ static void put_rule(struct br_buf *b, unsigned i, unsigned rules)
         snprintf(pattern, sizeof(pattern), "git verb%u*", i);
         break;
     case 2:
-        snprintf(pattern, sizeof(pattern), "npm run task-%u", i);
-        break;
+        put_command(b, i, rules);
+        return;
     case 3:
         snprintf(pattern, sizeof(pattern), "make target%u ?*", i);
         break;
@@ -66,7 +80,8 @@ static int bench_table(unsigned rules, struct br_table **t, struct br_err *err)
     for (unsigned i = 0; i < rules; i++)
         put_rule(&b, i, rules);
     br_buf_printf(&b, "],\"fallbacks\":[{\"id\":\"rest\",\"source\":2,\"action\":\"fs.write\","
-                      "\"effect\":\"deny\"}],\"predicates\":false}");
+                      "\"effect\":\"deny\"}],\"predicates\":false,\"programs\":[{\"name\":\"npm\","
+                      "\"values\":[\"--prefix\",\"-w\"]}]}");
     if (!br_buf_cstr(&b))
         return br_err_set(err, BR_E_NOMEM, "no memory for a table of %u rules", rules);
     return br_table_load(b.data, b.len, t, err);
@@ -109,12 +124,12 @@ static int compare_ns(const void *a, const void *b)
 int br_bench_decide(unsigned rules, double *ns_per_decision, struct br_err *err)
 {
     static const char *const diff[] = {"git", "verb1", "src/main.c"};
-    static const char *const test[] = {"npm", "run", "task-2"};
+    static const char *const test[] = {"npm", "--prefix", "d", "run", "task-12", "--force"};
     static const char *const make[] = {"make", "target13", "-j4", "VERBOSE=1"};
     static const char *const none[] = {"cargo", "build", "--release", "--locked"};
     const struct br_request q[] = {
         {.action = "process.exec", .words = diff, .nwords = 3},
-        {.action = "process.exec", .words = test, .nwords = 3},
+        {.action = "process.exec", .words = test, .nwords = 6},
         {.action = "process.exec", .words = make, .nwords = 4},
         {.action = "process.exec", .words = none, .nwords = 4},
         subject_request("network", "api.zone4.example:443"),

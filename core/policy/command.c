@@ -53,6 +53,8 @@ struct br_command {
     struct br_names *flags; /* groups */
     struct br_names without;
     struct br_patterns arguments;
+    const char *key;
+    size_t key_len;
     uint8_t nwords;
     uint8_t nflags;
 };
@@ -214,6 +216,28 @@ static int load_name(struct loader *l, const char *place, const json_t *o, struc
     return e < 0 ? br_load_refuse(l, place, "program", "a name or a pattern of names") : 0;
 }
 
+/* See br_command_key(). */
+static int make_key(struct loader *l, const struct br_rule *r, struct br_command *c)
+{
+    const struct br_pattern *p = &r->pattern;
+    size_t n = p->plen + (p->form == BR_FORM_EXACT), used = 0;
+    for (; p->form == BR_FORM_EXACT && used < c->nwords; used++) {
+        const struct br_patterns *w = &c->words[used];
+        if (w->n != 1 || w->list[0].form != BR_FORM_EXACT)
+            break;
+        n += w->list[0].plen + 1u;
+    }
+    char *key = br_arena_alloc(&l->t->arena, n + 1);
+    if (!key)
+        return br_load_nomem(l);
+    c->key = key;
+    c->key_len = n;
+    key = (char *)mempcpy(key, p->prefix, p->plen) + 1;
+    for (size_t i = 0; i < used; i++)
+        key = (char *)mempcpy(key, c->words[i].list[0].prefix, c->words[i].list[0].plen) + 1;
+    return 0;
+}
+
 int br_command_load(struct loader *l, const char *place, const json_t *o, struct br_rule *r)
 {
     static const struct key keys[] = {{"program", VALUE_TEXT, false},
@@ -232,7 +256,7 @@ int br_command_load(struct loader *l, const char *place, const json_t *o, struct
         (e = br_load_patterns(l, place, o, "arguments", COMMAND_LIST_MAX, &c->arguments)) < 0)
         return e;
     r->command = c;
-    return 0;
+    return make_key(l, r, c);
 }
 
 /* ---- matching: the program ---- */
@@ -589,6 +613,57 @@ bool br_command_match_uncertain(const struct br_command *c, bool allow, const ch
         if (!has_flag(c, &c->flags[g], words, first, begin, true))
             return false;
     return begin > 0;
+}
+
+/* ---- the index ---- */
+
+const char *br_command_key(const struct br_command *c, size_t *n)
+{
+    *n = c->key_len;
+    return c->key;
+}
+
+void br_command_probe(const struct br_table *t, const char *const *words, size_t n, char *buf,
+                      size_t size, struct br_probe_subject *q)
+{
+    const char *base = base_name(words[0]), *name, *value;
+    const struct br_program *p = NULL;
+    size_t len = strlen(base) + 1;
+    q->s = base;
+    q->n = len;
+    q->name = len - 1;
+    q->open = true;
+    if (len > size)
+        return;
+    for (uint32_t i = 0; i < t->nprograms && !p; i++)
+        if (strcmp(t->programs[i].name, base) == 0)
+            p = &t->programs[i];
+    memcpy(buf, base, len);
+    q->s = buf;
+    bool global = true;
+    for (size_t i = 1, operands = 0; i < n && operands < COMMAND_WORDS_MAX; i++) {
+        if (!is_option(words[i])) {
+            len = strlen(words[i]) + 1;
+            if (len > size - q->n)
+                return;
+            memcpy(buf + q->n, words[i], len);
+            q->n += len;
+            global = p && p->anywhere;
+            operands++;
+            continue;
+        }
+        enum option o =
+            global && !is_end(words[i]) ? classify(p, words[i], &name, &value) : OPTION_UNKNOWN;
+        if (o == OPTION_UNKNOWN)
+            return;
+        if (o == OPTION_NEXT)
+            value = i + 1 < n ? words[++i] : NULL;
+        if (rewrites(p, name, value)) {
+            q->n = q->name + 1; /* any sub-command */
+            return;
+        }
+    }
+    q->open = false;
 }
 
 bool br_command_match(const struct br_command *c, bool allow, const char *const *words, size_t n)

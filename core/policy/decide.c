@@ -286,6 +286,8 @@ static void find_words(struct evaluation *e, const struct br_request *q, char *b
 /* Two sizes of stack frame: almost every command is short, and a large frame costs more to enter
  * than the decision. */
 #define SHORT_COMMAND 1024u
+/* Of a program and its sub-command; what is longer costs time, not certainty. */
+#define PROGRAM_KEY 512u
 
 static __attribute__((noinline)) void find_short(struct evaluation *e, const struct br_request *q,
                                                  size_t n)
@@ -324,14 +326,10 @@ static void decide_words(struct evaluation *e, const struct br_request *q, struc
         return;
     }
     if (uses_view(e, BR_VIEW_PROGRAM)) {
-        const char *slash = strrchr(q->words[0], '/');
-        const char *name = slash ? slash + 1 : q->words[0];
-        struct br_probe_subject probe = {.s = name,
-                                         .n = strlen(name),
-                                         .words = q->words,
-                                         .nwords = q->nwords,
-                                         .matched = e->matched,
-                                         .context = e->context};
+        char key[PROGRAM_KEY];
+        struct br_probe_subject probe = {
+            .words = q->words, .nwords = q->nwords, .matched = e->matched, .context = e->context};
+        br_command_probe(e->t, q->words, q->nwords, key, sizeof(key), &probe);
         find(e, BR_VIEW_PROGRAM, &probe);
     }
     if (uses_view(e, BR_VIEW_WORDS)) {

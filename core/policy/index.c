@@ -149,6 +149,15 @@ static enum br_view_kind view_of(const struct br_pattern *p)
                                          : BR_VIEW_SUBJECT;
 }
 
+/* Not found by either end. */
+static bool is_scanned(const struct br_rule *r)
+{
+    size_t len = 0;
+    if (r->command)
+        return br_command_key(r->command, &len), len == 0;
+    return r->pattern.plen == 0 && r->pattern.slen == 0;
+}
+
 /* The rules from[0..n) of one action, by rank, into one view. `m` has room for n of each. */
 static int view_build(struct br_table *t, struct br_view *v, enum br_view_kind kind,
                       const uint32_t *from, uint32_t n, struct member *m)
@@ -156,12 +165,17 @@ static int view_build(struct br_table *t, struct br_view *v, enum br_view_kind k
     struct member *pre = m, *suf = m + n;
     uint32_t npre = 0, nsuf = 0;
     for (uint32_t i = 0; i < n; i++) {
-        const struct br_pattern *p = &t->rules[from[i]].pattern;
+        const struct br_rule *r = &t->rules[from[i]];
+        const struct br_pattern *p = &r->pattern;
+        size_t len = 0;
         if (p->kind == BR_MATCH_ANY || view_of(p) != kind)
             continue;
         v->used = true;
-        if (p->plen == 0 && p->slen == 0)
+        const char *key = r->command ? br_command_key(r->command, &len) : NULL;
+        if (is_scanned(r))
             v->nscan++;
+        else if (key)
+            pre[npre++] = (struct member){key, (uint32_t)len, from[i], false};
         else if (p->plen >= p->slen)
             pre[npre++] = (struct member){p->prefix, p->plen, from[i], false};
         else
@@ -173,7 +187,7 @@ static int view_build(struct br_table *t, struct br_view *v, enum br_view_kind k
         return -BR_E_NOMEM;
     for (uint32_t i = 0, k = 0; i < n; i++) {
         const struct br_pattern *p = &t->rules[from[i]].pattern;
-        if (p->kind != BR_MATCH_ANY && view_of(p) == kind && p->plen == 0 && p->slen == 0)
+        if (p->kind != BR_MATCH_ANY && view_of(p) == kind && is_scanned(&t->rules[from[i]]))
             v->scan[k++] = from[i];
     }
     return 0;
@@ -293,7 +307,7 @@ int br_index_build(struct br_table *t)
 enum br_match_result br_rule_match(const struct br_table *t, const struct br_rule *r,
                                    const struct br_probe_subject *q)
 {
-    if (!br_pattern_match(&r->pattern, q->s, q->n))
+    if (!br_pattern_match(&r->pattern, q->s, r->command ? q->name : q->n))
         return BR_MISSED;
     const char *port = r->pattern.port;
     if (port &&
@@ -338,12 +352,26 @@ static uint32_t floor_entry(const struct br_strindex *x, const struct br_probe_s
     return lo ? lo - 1 : RANK_NONE;
 }
 
+/* Entries that the subject is a prefix of stand behind it. */
+static void find_longer(const struct br_table *t, const struct br_strindex *x, uint32_t i,
+                        const struct br_probe_subject *q, uint32_t best[TABLE_SOURCES])
+{
+    for (; i < x->n; i++) {
+        const struct br_strentry *e = &x->entries[i];
+        if (common_length(e->s, e->len, q->s, q->n, x->reversed) < q->n)
+            return;
+        try_rules(t, x->ranks + e->first, e->count, q, best);
+    }
+}
+
 static void find_in(const struct br_table *t, const struct br_strindex *x,
                     const struct br_probe_subject *q, uint32_t best[TABLE_SOURCES])
 {
     if (x->n == 0)
         return;
     uint32_t i = floor_entry(x, q);
+    if (q->open)
+        find_longer(t, x, i == RANK_NONE ? 0 : i + 1, q, best);
     if (i == RANK_NONE)
         return;
     const struct br_strentry *e = &x->entries[i];

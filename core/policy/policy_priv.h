@@ -125,6 +125,16 @@ struct br_program;
 /* Do the words of a simple command, whose program's name matched already, match the rest. `allow`:
  * what cannot be told counts as no. */
 bool br_command_match(const struct br_command *c, bool allow, const char *const *words, size_t n);
+/* What the index finds a rule by: the program and its words, each with the NUL that ends it, up to
+ * the first that is a pattern or one of several; of a program that is a pattern, its prefix. */
+const char *br_command_key(const struct br_command *c, size_t *n);
+/*
+ * The same of the words of a request, as far as they are certain, into buf: q->s, q->n, q->name,
+ * and whether rules with a longer key may match as well (q->open).
+ */
+struct br_probe_subject;
+void br_command_probe(const struct br_table *t, const char *const *words, size_t n, char *buf,
+                      size_t size, struct br_probe_subject *q);
 
 /* ---- index: which patterns can match a subject at all ---- */
 
@@ -226,8 +236,10 @@ struct br_probe_subject {
     size_t n;
     const char *port; /* NULL: none; host view only */
     size_t port_len;
-    const char *const *words; /* program view only, where s is the program's name */
+    const char *const *words; /* program view only, where s is a br_command_key() */
     size_t nwords;
+    size_t name; /* length of the program's name, which s begins with */
+    bool open;   /* entries that s is a prefix of are looked at as well */
     /* by rank: where to note what became of every rule that was looked at, as enum br_match_result;
      * NULL: the best is enough */
     uint8_t *matched;

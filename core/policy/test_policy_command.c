@@ -273,13 +273,107 @@ static void test_bad_programs(void **state)
     }
 }
 
+static unsigned roll(unsigned n)
+{
+    static uint64_t seed = 0x9e3779b97f4a7c15ull;
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return (unsigned)(seed >> 33) % n;
+}
+
+static const char *const indexed[] = {
+    PUSH,
+    RM_RF,
+    RM_BUILD,
+    REMOTE_ADD,
+    BRANCH,
+    GET,
+    PUSH_FORCE,
+    MKFS,
+    GRADLEW,
+    CARGO,
+    "{\"program\":\"git\"}",
+    "{\"program\":\"g*\",\"words\":[[\"push\"]]}",
+    "{\"program\":\"*t\",\"flags\":[[\"-f\"]]}",
+    "{\"program\":\"git\",\"words\":[[\"remote\"],[\"p*\"]]}",
+    "{\"program\":\"git\",\"words\":[[\"remote\"],[\"remote\"],[\"add\"]]}",
+    "{\"program\":\"git\",\"words\":[[\"push\"],[\"d\"]]}",
+    "{\"program\":\"kubectl\",\"words\":[[\"get\"]]}",
+};
+
+static struct br_table *indexed_table(void)
+{
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_TABLE_MAX);
+    struct br_table *t = NULL;
+    struct br_err err = {.code = BR_OK};
+    br_buf_printf(&b, "{\"v\":2,\"sources\":[{\"kind\":\"operator\",\"name\":\"o\"}],\"rules\":[");
+    for (unsigned i = 0; i < 3 * BR_ARRAY_LEN(indexed); i++)
+        br_buf_printf(&b,
+                      "%s{\"id\":\"r%u\",\"source\":0,\"action\":\"process.exec\",\"match\":"
+                      "\"program\",\"pattern\":\"shown\",\"effect\":\"%s\",\"command\":%s}",
+                      i ? "," : "", i,
+                      i % 3 == 0   ? "deny"
+                      : i % 3 == 1 ? "ask"
+                                   : "allow",
+                      indexed[i / 3]);
+    br_buf_printf(&b, "],\"fallbacks\":[],\"predicates\":false," PROGRAMS "}");
+    if (br_table_load(b.data, b.len, &t, &err) < 0)
+        fail_msg("%s", err.text);
+    return t;
+}
+
+static void note(const struct br_explained *e, void *ctx)
+{
+    ((bool *)ctx)[e->index] = e->why == BR_WHY_MATCHED;
+}
+
+/* The index finds every rule that matches when it is asked by itself. */
+static void test_index(void **state)
+{
+    (void)state;
+    static char long_word[1200];
+    static const char *const first[] = {"git", "git",  "/bin/git", "kubectl",
+                                        "rm",  "mkfs", "gt",       "cargo"};
+    static const char *const rest[] = {"push", "remote", "add",    "-C",  "d",       "--unknown",
+                                       "-p",   "--",     "-c",     "a.b", "get",     "alias.x=y",
+                                       "-n",   "pods",   "-f",     "-rf", "build",   "--git-dir=x",
+                                       "-x=1", "",       "branch", "-D",  "build/x", long_word};
+    struct br_table *t = indexed_table();
+    unsigned found = 0;
+    memset(long_word, 'x', sizeof(long_word) - 1);
+    for (unsigned round = 0; round < 20000; round++) {
+        const char *words[7] = {first[roll(BR_ARRAY_LEN(first))]};
+        bool matched[3 * BR_ARRAY_LEN(indexed)];
+        struct br_decision d;
+        size_t n = 1 + roll(6);
+        for (size_t i = 1; i < n; i++)
+            words[i] = rest[roll(BR_ARRAY_LEN(rest))];
+        struct br_request q = {.action = "process.exec", .words = words, .nwords = n};
+        assert_int_equal(br_table_explain(t, &q, &d, note, matched), 0);
+        const char *slash = strrchr(words[0], '/'), *name = slash ? slash + 1 : words[0];
+        for (uint32_t i = 0; i < t->nrules; i++) {
+            const struct br_rule *r = &t->rules[i];
+            bool yes = br_pattern_match(&r->pattern, name, strlen(name)) &&
+                       br_command_match(r->command, r->effect == BR_EFFECT_ALLOW, words, n);
+            if (yes != matched[r->index])
+                fail_msg("rule %u (%s) and '%s %s %s %s ...'", r->index, indexed[r->index / 3],
+                         words[0], n > 1 ? words[1] : "", n > 2 ? words[2] : "",
+                         n > 3 ? words[3] : "");
+            found += yes;
+        }
+    }
+    print_message("%u rules matched\n", found);
+    assert_true(found > 10000);
+    br_table_free(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
-        cmocka_unit_test(test_other_requests),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_bad_programs),
+        cmocka_unit_test(test_cases),   cmocka_unit_test(test_other_requests),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_bad_programs),
+        cmocka_unit_test(test_index),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
