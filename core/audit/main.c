@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "audit/audit_priv.h"
+#include "base/json_memory.h"
 #include "wire/types.h"
 
 #define SUPERVISION_FD 3
@@ -182,6 +183,7 @@ int main(void)
     uint32_t seed;
     umask(077);
     br_log_init("bridle-audit", BR_LOG_WARN);
+    br_json_end_without_memory();
     /* a full disk or a limit is an error to report, not a reason to die */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);

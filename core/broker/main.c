@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_memory.h"
 #include "broker/broker_priv.h"
 #include "wire/wire.h"
 
@@ -356,6 +357,7 @@ int main(void)
     static struct broker b = {.session.fd = -1, .egress.fd = -1};
     struct br_err err = {.code = BR_OK};
     br_log_init("bridle-broker", BR_LOG_WARN);
+    br_json_end_without_memory();
     (void)signal(SIGPIPE, SIG_IGN);
     br_close_from(4, NULL, 0);
     br_chan_init(&b.sup, 3, "bridled", sup_rules, BR_ARRAY_LEN(sup_rules), &b);

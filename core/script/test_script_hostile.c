@@ -136,6 +136,10 @@ static const struct attack attacks[] = {
     {"pairs for ever",
      HEAD "return policy.bundle(setmetatable({}, { __pairs = function() return function() return "
           "'api', 1 end end }))",
+     "api = 1"}, /* named fields are read as they are */
+    {"pairs for ever by itself",
+     "for _ in pairs(setmetatable({}, { __pairs = function() return function() return 1 end end "
+     "})) do end",
      "ran for more than"},
     {"rules that hold themselves",
      HEAD "local r = {}\nr[1] = r\nreturn policy.bundle { api = 1, name = 'x', rules = r }",

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include "base/json_memory.h"
 #include "session/session_priv.h"
 
 static int say_ready(struct session *s, struct br_err *err)
@@ -33,6 +34,7 @@ int main(void)
     static struct session s;
     struct br_err err = {.code = BR_OK};
     br_log_init("bridle-session", BR_LOG_WARN);
+    br_json_end_without_memory();
     tzset(); /* while /etc/localtime can be read */
     const struct br_role role = {.name = "bridle-session",
                                  .max_nofile = 64,

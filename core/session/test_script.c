@@ -8,8 +8,12 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "base/json_memory.h"
 #include "session/test_rig.h"
 
 static const char table[] =
@@ -141,12 +145,28 @@ static void test_dies(void **state)
     session_rig_close(&r);
 }
 
+/* Without memory for JSON a program ends: jansson would go on with another text. */
+static void test_no_memory_for_json(void **state)
+{
+    (void)state;
+    int status;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        volatile size_t n = PTRDIFF_MAX;
+        void *p = br_json_malloc(n);
+        _exit(p ? 42 : 43);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_false(WIFEXITED(status) && WEXITSTATUS(status) >= 42);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers), cmocka_unit_test(test_fails),
         cmocka_unit_test(test_garbage), cmocka_unit_test(test_silent),
-        cmocka_unit_test(test_dies),
+        cmocka_unit_test(test_dies),    cmocka_unit_test(test_no_memory_for_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
