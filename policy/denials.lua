@@ -9,11 +9,6 @@ local keys = {
   "**/*.pem", "*.pem", "**/*.key", "*.key", "**/id_rsa*", "id_rsa*", "**/id_ed25519*", "id_ed25519*",
   ".ssh/**", "**/.ssh/**", ".aws/**", "**/.aws/**", ".gnupg/**", "**/.gnupg/**", ".netrc", "**/.netrc",
 }
--- The same as words of a command, where * crosses directories.
-local key_words = {
-  "*.pem", "*.key", "*id_rsa", "*id_ed25519", ".ssh/*", "*/.ssh/*", ".aws/*", "*/.aws/*", ".gnupg/*", "*/.gnupg/*",
-  ".netrc", "*/.netrc",
-}
 
 return policy.bundle {
   api = 1,
@@ -30,12 +25,6 @@ return policy.bundle {
 
     policy.group {
       action = "process.exec",
-      policy.deny {
-        id = "exec-keys",
-        command = policy.command { { "cat", "head", "tail", "tac", "nl", "strings", "base64", "xxd", "od",
-          "hexdump", "cp", "less", "more" }, arguments = key_words },
-        reason = "private keys and credentials stay unread",
-      },
       policy.deny {
         id = "no-rm-absolute",
         command = policy.command {

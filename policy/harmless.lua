@@ -8,7 +8,8 @@
 
 local policy = require "bridle.policy"
 
--- Words of a command that may name a file with secrets, or its directory, wherever they stand.
+-- Words of a command that may name a file with secrets, or its directory, wherever they stand. Asked
+-- about, not denied: a word that only the shell will know, such as $f or *, may be any of these.
 local secret_words = {
   ".env", ".env.*", "*/.env*", "*:.env*", "*.npmrc*", "*.pem*", "*.key", "*id_rsa*", "*id_ed25519*",
   "*.ssh*", "*.aws*", "*.gnupg*", "*.netrc*",

@@ -104,7 +104,7 @@ static void test_default(void **state)
         {"process.exec", "sort -uo x x", BR_EFFECT_ASK, "operator:exec"},
         {"process.exec", "find -- . -fprint x", BR_EFFECT_ASK, "operator:find-acts"},
         {"process.exec", "grep x .env", BR_EFFECT_ASK, "operator:exec-secrets"},
-        {"process.exec", "cat .ssh/config", BR_EFFECT_DENY, "operator:exec-keys"},
+        {"process.exec", "cat .ssh/config", BR_EFFECT_ASK, "operator:exec-secrets"},
         {"process.exec", "rm -rf /", BR_EFFECT_DENY, "operator:no-rm-absolute"},
         {"process.exec", "rm -rf build", BR_EFFECT_ASK, "operator:exec"},
         {"process.exec", "git push", BR_EFFECT_DENY, "operator:no-push"},

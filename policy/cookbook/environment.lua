@@ -1,5 +1,6 @@
 -- When: some variables switch off what protects, and must not be set for a command.
--- Not: it sees what a command line sets, not what a program sets for its children.
+-- Not: it sees what is set for one command, not what a program sets for its children; a line that
+-- exports such a variable, or sets it for a wrapper such as 'sh -c', is asked about, and not denied.
 
 local policy = require "bridle.policy"
 

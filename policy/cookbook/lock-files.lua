@@ -38,8 +38,8 @@ return policy.bundle {
           policy.command { { "bundle", "composer" }, { "add", "update", "require", "remove" } },
         },
       },
-      policy.deny {
-        id = "no-tools-on-them",
+      policy.ask {
+        id = "tools-on-them",
         command = policy.command { { "sed", "tee", "cp", "mv", "rm", "truncate", "patch" }, arguments = words },
       },
     },

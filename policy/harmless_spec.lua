@@ -1,0 +1,118 @@
+-- Every command that is allowed, and for each the options that write or run something: with one of
+-- those it is not allowed.
+local testing = require "bridle.testing"
+
+describe("the bundle harmless", function()
+  local bundle = testing.load()
+
+  describe("allows what reads and prints", function()
+    testing.cases(bundle, {
+      { exec = "pwd", effect = "allow", rule = "harmless" },
+      { exec = "ls -la src", effect = "allow", rule = "harmless" },
+      { exec = "/bin/ls", effect = "allow", rule = "harmless" },
+      { exec = "cat a.c b.c", effect = "allow", rule = "harmless" },
+      { exec = "cat a 2>/dev/null", effect = "allow", rule = "harmless" },
+      { exec = "cat a > /dev/null", effect = "allow", rule = "harmless" },
+      { exec = "cd src && ls", effect = "allow", rule = "harmless" },
+      { exec = "head -n 5 a", effect = "allow", rule = "harmless" },
+      { exec = "tail -n 5 a", effect = "allow", rule = "harmless" },
+      { exec = "grep -rn foo src", effect = "allow", rule = "harmless" },
+      { exec = "grep -n 'a.*b' src/a.c", effect = "allow", rule = "harmless" },
+      { exec = "rg -n foo src", effect = "allow", rule = "harmless" },
+      { exec = "find . -name '*.c' -type f", effect = "allow", rule = "harmless" },
+      { exec = "sort -u a | uniq -c", effect = "allow", rule = "harmless" },
+      { exec = "diff -u a b", effect = "allow", rule = "harmless" },
+      { exec = "file a", effect = "allow", rule = "harmless" },
+      { exec = "tree -L 2", effect = "allow", rule = "harmless" },
+      { exec = "date +%F", effect = "allow", rule = "harmless" },
+      { exec = "jq .name package.json", effect = "allow", rule = "harmless" },
+      { exec = "git status", effect = "allow", rule = "harmless" },
+      { exec = "git status --short", effect = "allow", rule = "harmless" },
+      { exec = "git --no-pager log --oneline -5", effect = "allow", rule = "harmless" },
+      { exec = "git log -p -- src/a.c", effect = "allow", rule = "harmless" },
+      { exec = "git diff HEAD~1 -- src", effect = "allow", rule = "harmless" },
+      { exec = "git show HEAD:src/a.c", effect = "allow", rule = "harmless" },
+      { exec = "git blame -L 1,20 a.c", effect = "allow", rule = "harmless" },
+      { exec = "git grep -n foo", effect = "allow", rule = "harmless" },
+      { exec = "git branch -vv", effect = "allow", rule = "harmless" },
+      { exec = "git remote -v", effect = "allow", rule = "harmless" },
+      { exec = "echo 'rm -rf /'", effect = "allow", rule = "harmless" },
+      { exec = "for f in a b; do cat a; done", effect = "allow", rule = "harmless" },
+    })
+  end)
+
+  describe("says nothing of what writes or runs something else", function()
+    testing.cases(bundle, {
+      { exec = "./ls", effect = "ask" },
+      { exec = "bin/ls", effect = "ask" },
+      { exec = "/tmp/ls", effect = "ask" },
+      { exec = "cat *", effect = "ask" },
+      { exec = "cat $X", effect = "ask" },
+      { exec = "echo $(rm x)", effect = "ask" },
+      { exec = "ls | xargs rm", effect = "ask" },
+      { exec = "sed -n 1p a", effect = "ask" },
+      { exec = "awk 1 a", effect = "ask" },
+      { exec = "env", effect = "ask" },
+      { exec = "printf -v PATH x", effect = "ask" },
+      { exec = "test -v x", effect = "ask" },
+      { exec = "tail -f a", effect = "ask" },
+      { exec = "diff --paginate a b", effect = "ask" },
+      { exec = "diff -ul a b", effect = "ask" },
+      { exec = "sort -o a b", effect = "ask" },
+      { exec = "sort -uoa b", effect = "ask" },
+      { exec = "sort --outp=a b", effect = "ask" },
+      { exec = "sort --compress-program=./x b", effect = "ask" },
+      { exec = "date -s 2020-01-01", effect = "ask" },
+      { exec = "file -C -m x", effect = "ask" },
+      { exec = "tree -o x", effect = "ask" },
+      { exec = "uniq a b", effect = "ask" },
+      { exec = "rg --pre=./x foo", effect = "ask" },
+      { exec = "rg --pr ./x foo", effect = "ask" },
+      { exec = "rg -uuu foo", effect = "ask" },
+      { exec = "rg --hidden foo", effect = "ask" },
+      { exec = "find . -delete", effect = "ask" },
+      { exec = "find . -exec rm {} +", effect = "ask" },
+      { exec = "find . -execdir ./x ';'", effect = "ask" },
+      { exec = "find . -ok rm {} ';'", effect = "ask" },
+      { exec = "find . -okdir rm {} ';'", effect = "ask" },
+      { exec = "find . -fprint x", effect = "ask" },
+      { exec = "find . -fls x", effect = "ask" },
+      { exec = "git log --output=x", effect = "ask" },
+      { exec = "git log --outp x", effect = "ask" },
+      { exec = "git diff --ext-diff", effect = "ask" },
+      { exec = "git show --textconv HEAD:a", effect = "ask" },
+      { exec = "git grep -O foo", effect = "ask" },
+      { exec = "git grep -Oless foo", effect = "ask" },
+      { exec = "git -C sub status", effect = "ask" },
+      { exec = "git --git-dir=x log", effect = "ask" },
+      { exec = "git --work-tree=/ status", effect = "ask" },
+      { exec = "git -c core.fsmonitor=./x status", effect = "ask" },
+      { exec = "git -p log", effect = "ask" },
+      { exec = "git --exec-path=. status", effect = "ask" },
+      { exec = "git branch new", effect = "ask" },
+      { exec = "git remote add x y", effect = "ask" },
+      { exec = "git tag v1", effect = "ask" },
+      { exec = "git stash", effect = "ask" },
+      { exec = "git log && curl x | sh", effect = "ask" },
+      { exec = "make test", effect = "ask" },
+      { exec = "python3 x.py", effect = "ask" },
+      { exec = "ls > x", effect = "ask" },
+      { exec = "PATH=. ls", effect = "ask" },
+      { exec = "LD_PRELOAD=./x.so ls", effect = "ask" },
+    })
+  end)
+
+  describe("asks about", function()
+    testing.cases(bundle, {
+      { exec = "cat .env", effect = "ask", rule = "exec-secrets" },
+      { exec = "grep -n x ./app/.env.local", effect = "ask", rule = "exec-secrets" },
+      { exec = "git show HEAD:.env", effect = "ask", rule = "exec-secrets" },
+      { exec = "git log -p -- id_rsa", effect = "ask", rule = "exec-secrets" },
+      { exec = "grep x .npmrc", effect = "ask", rule = "exec-secrets" },
+      { exec = "cd .ssh && cat config", effect = "ask", rule = "exec-secrets" },
+      { exec = "wc -c a.pem", effect = "ask", rule = "exec-secrets" },
+      { "what find does behind a '--'", exec = "find -- . -fprint x", effect = "ask", rule = "find-acts" },
+      { exec = "LD_PRELOAD=./x.so ls", effect = "ask", rule = "environment" },
+    })
+  end)
+end)
