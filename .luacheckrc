@@ -8,3 +8,4 @@ files["lua/bridle/"] = { std = "bridle" }
 files["policy/"] = { std = "bridle" }
 files["profiles/"] = { std = "bridle" }
 files["spec/"] = { std = "+busted" }
+files["policy/*_spec.lua"] = { std = "lua54+busted" }

@@ -20,6 +20,8 @@ install(CODE [[
 
 # what editors and luacheck know of the Lua API (docs/lua-api.md)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/lua/meta DESTINATION share/bridle/lua)
+# bridle.testing, for `busted --lpath=.../share/bridle/lua/?.lua`
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/share/lua/bridle DESTINATION share/bridle/lua)
 install(FILES ${CMAKE_SOURCE_DIR}/share/completions/bridle.bash
         DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME bridle)
 install(FILES ${CMAKE_SOURCE_DIR}/share/completions/_bridle

@@ -85,6 +85,46 @@ int policy_use_json(struct policy_link *l, const json_t *table, struct br_err *e
 
 /* Of replay and diff: something would change. */
 #define POLICY_EXIT_CHANGED 10
+/* Of test: a spec failed; less than --min-coverage or --min-mutation. */
+#define POLICY_EXIT_SPEC 11
+#define POLICY_EXIT_BELOW 12
+
+/* ---- specs (policy_busted.c) ---- */
+
+struct policy_specs {
+    char dir[BR_PATH_MAX];    /* holds bridle/testing.lua and the record; "" before it is made */
+    char record[BR_PATH_MAX]; /* a line for each request of the bundle under test */
+    char self[BR_PATH_MAX], busted[BR_PATH_MAX];
+    char bundle[BR_PATH_MAX]; /* real path; "" for the one that is built in */
+    const char *profile, *manifest;
+    const char *const *specs;
+    unsigned nspecs;
+    bool quiet_stdout; /* busted talks on standard error */
+};
+/* Find the programs, make the directory. Close it in any case. */
+int policy_specs_open(struct policy_specs *s, struct br_err *err);
+/* Run busted; `mutant` (JSON) is for testing.lua, and silences it; NULL: the first run, which is
+ * recorded. *status is its exit code, 128 + n for a signal. */
+int policy_specs_run(const struct policy_specs *s, const char *mutant, int *status,
+                     struct br_err *err);
+/* What was recorded: an array of {profile, manifest, request, expect, said}. */
+int policy_specs_read(const struct policy_specs *s, json_t **records, struct br_err *err);
+void policy_specs_close(struct policy_specs *s);
+
+/* ---- mutants (policy_mutant.c) ---- */
+
+/* The length of the id as its author wrote it: several patterns become "id", "id#2", ... */
+size_t policy_base_id(const char *id);
+/* The table with every row of a rule (by that id, with its source in front) dropped, or with this
+ * effect; id NULL: without checks. {"rule", "effect"} as it is handed to a spec. New reference;
+ * NULL if nothing changed. */
+json_t *policy_mutate(const json_t *table, const json_t *mutant);
+/* True if a vote of an answer is as strict as the answer: it decided, alone or with others. */
+bool policy_carries(const json_t *said, const json_t *vote);
+/* True if an answer is what a case expects: {"effect", "rule"}, either may be missing. */
+bool policy_expected(const json_t *said, const json_t *expect);
+/* True if a spec can see no difference between two answers. */
+bool policy_same_answer(const json_t *a, const json_t *b);
 
 /* ---- output: collected, written now and then, an end of it remembered ---- */
 
@@ -116,6 +156,9 @@ const char *policy_source(const json_t *table, const json_t *rule);
 int policy_why(const struct br_cli_args *a);
 int policy_replay(const struct br_cli_args *a);
 int policy_diff(const struct br_cli_args *a);
+int policy_test(const struct br_cli_args *a);
+/* Answer lines of JSON on standard input, one each, until its end (policy_serve.c). */
+int policy_serve(const struct br_cli_args *a);
 /* Append requests that a rule is about, each with "rule", its id; of a rule for every action those
  * of each key of `actions` (policy_witness.c). */
 void policy_witnesses(json_t *list, const json_t *rule, const json_t *actions);

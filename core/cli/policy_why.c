@@ -51,21 +51,13 @@ static void put_vote(struct policy_out *o, const char *lead, const json_t *vote)
     br_buf_printf(&o->v.out, "\n");
 }
 
-/* The id that its author gave it: a rule with several patterns becomes several, "id", "id#2". */
-static size_t base_id(const char *id)
-{
-    const char *hash = strrchr(id, '#');
-    return hash && hash[1] && !hash[1 + strspn(hash + 1, "0123456789")] ? (size_t)(hash - id)
-                                                                        : strlen(id);
-}
-
 /* `n` rules of one author's rule, of which this is the first, that have the same to say. */
 static void put_rule(struct policy_out *o, const json_t *rule, char letter, unsigned n)
 {
     char where[BR_PATH_MAX + 16], matcher[BR_PATTERN_MAX + 32], id[BR_NAME_MAX];
     size_t len;
     const char *effect = view_str(rule, "effect", &len), *full = view_str(rule, "id", &len);
-    snprintf(id, sizeof(id), "%.*s", (int)(n > 1 ? base_id(full) : len), full);
+    snprintf(id, sizeof(id), "%.*s", (int)(n > 1 ? policy_base_id(full) : len), full);
     br_buf_printf(&o->v.out, letter == 'm' ? "    + " : "    - ");
     view_word(&o->v, letter == 'm' ? view_effect_style(effect) : VIEW_DIM, effect, 5);
     br_buf_printf(&o->v.out, "  ");
@@ -91,11 +83,11 @@ static unsigned run_of(const json_t *rules, const char *letters, size_t i)
 {
     size_t n;
     const char *first = view_str(json_array_get(rules, i), "id", &n);
-    size_t len = base_id(first);
+    size_t len = policy_base_id(first);
     unsigned k = 1;
     for (; letters[i + k] == letters[i] && i + k < json_array_size(rules); k++) {
         const char *id = view_str(json_array_get(rules, i + k), "id", &n);
-        if (base_id(id) != len || memcmp(id, first, len) != 0)
+        if (policy_base_id(id) != len || memcmp(id, first, len) != 0)
             break;
     }
     return k;

@@ -142,16 +142,19 @@ const struct br_cli_verb br_cli_verbs[] = {
     {
         .name = "policy",
         .synopsis = "[options] ACTION [WORD...]",
-        .summary = "check, show and explain the policy, or try another one on the record",
-        .details = "ACTION is one of\n"
-                   "  check [FILE...]       compile, and print errors and warnings\n"
-                   "  show [FILE]           print the compiled rules\n"
-                   "  why WHAT [SUBJECT]    decide, and print what every rule has to say; behind\n"
-                   "                        process.exec stands a command, word by word\n"
-                   "  replay [RUN|FILE...]  decide recorded calls again with the one of --policy,\n"
-                   "                        and print what would change\n"
-                   "  diff A B              what policy B newly allows, asks or denies\n"
-                   "Nothing is started, asked or recorded.",
+        .summary = "check, show, explain and test the policy, or try another on the record",
+        .details =
+            "ACTION is one of\n"
+            "  check [FILE...]       compile, and print errors and warnings\n"
+            "  show [FILE]           print the compiled rules\n"
+            "  why WHAT [SUBJECT]    decide, and print what every rule has to say; behind\n"
+            "                        process.exec stands a command, word by word\n"
+            "  replay [RUN|FILE...]  decide recorded calls again with the one of --policy,\n"
+            "                        and print what would change\n"
+            "  diff A B              what policy B newly allows, asks or denies\n"
+            "  test [FILE]           run its specs; print which rules they cover, and which\n"
+            "                        changes of a rule no spec would notice\n"
+            "Nothing is started, asked or recorded.",
         .opts = {OPT_DIR,
                  OPT_POLICY,
                  OPT_PROFILE,
@@ -164,6 +167,14 @@ const struct br_cli_verb br_cli_verbs[] = {
                  {"last", 0, "N", "replay, diff: only the N youngest runs", BR_COMPLETE_NONE},
                  {"all", 'a', NULL, "why: rules of other actions as well", BR_COMPLETE_NONE},
                  {"strict", 0, NULL, "check: a warning is an error", BR_COMPLETE_NONE},
+                 {"spec", 0, "SPEC", "test: this spec or directory of specs (may be repeated)",
+                  BR_COMPLETE_FILE, .many = true},
+                 {"min-coverage", 0, "N", "test: fail if fewer percent of the rules decide",
+                  BR_COMPLETE_NONE},
+                 {"min-mutation", 0, "N", "test: fail if fewer percent of mutants are noticed",
+                  BR_COMPLETE_NONE},
+                 {"serve", 0, NULL, "test: answer the specs; for bridle.testing alone",
+                  BR_COMPLETE_NONE},
                  OPT_JSON("print JSON")},
         .operands_min = 1,
         .operands_max = 100000,

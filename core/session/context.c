@@ -19,8 +19,10 @@ void session_context(const struct session *s, const struct effect *e, struct br_
     time_t now =
         s->as_of.unix_time ? (time_t)s->as_of.unix_time : (time_t)(br_now_wall_us() / 1000000u);
     struct tm tm;
-    *c = (struct br_context){.tool = e->tool,
+    *c = (struct br_context){.tool = s->as_of.tool ? s->as_of.tool : e->tool,
                              .has_env = true, /* no tool changes a variable by itself */
+                             .env = s->as_of.env,
+                             .nenv = s->as_of.nenv,
                              .has_time = true,
                              .unix_time = now};
     if (s->model[0] || s->mode == BR_RUN_EXEC) /* there, nobody is "" */

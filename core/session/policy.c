@@ -154,6 +154,11 @@ static const char *request_problem(json_t *q)
     if (argv && (!json_is_array(argv) || json_array_size(argv) > BR_EXEC_ARGS_MAX))
         return "a command has at most 256 words";
     json_array_foreach(argv, i, v) if (!json_is_string(v)) return "a word is a text";
+    argv = json_object_get(json_object_get(q, "context"), "env");
+    if (argv && (!json_is_array(argv) || json_array_size(argv) > BR_EXEC_ARGS_MAX))
+        return "a request changes at most 256 variables";
+    json_array_foreach(argv, i,
+                       v) if (!json_is_string(v)) return "a change of a variable is a text";
     return "";
 }
 
@@ -163,11 +168,21 @@ static uint64_t count_of(json_t *o, const char *key)
     return n > 0 ? (uint64_t)n : 0;
 }
 
-/* {"time", "model", "calls", "tokens", "asks"}: when and in which run the call was made; absent is
- * now, and the beginning of a run without a model. */
-static void take_context(struct session *s, json_t *q)
+/* {"time", "model", "calls", "tokens", "asks", "tool", "env"}: when, in which run and by what the
+ * call was made; absent is now, the beginning of a run without a model, the call's own tool, and no
+ * change of the environment. What it points to lives as long as q, and as `env`. */
+static void take_context(struct session *s, json_t *q, const char *env[BR_EXEC_ARGS_MAX])
 {
-    json_t *c = json_object_get(q, "context");
+    json_t *c = json_object_get(q, "context"), *change;
+    size_t i;
+    s->as_of.tool = json_string_value(json_object_get(c, "tool"));
+    s->as_of.env = env;
+    s->as_of.nenv = 0;
+    json_array_foreach(json_object_get(c, "env"), i, change)
+    {
+        if (s->as_of.nenv < BR_EXEC_ARGS_MAX && json_is_string(change))
+            env[s->as_of.nenv++] = json_string_value(change);
+    }
     const char *model = json_string_value(json_object_get(c, "model"));
     s->as_of.unix_time = (int64_t)count_of(c, "time");
     s->as_of.asks = count_of(c, "asks");
@@ -183,10 +198,10 @@ static json_t *answer_request(struct session *s, json_t *q)
     enum br_effect decided;
     const char *problem = request_problem(q);
     json_t *argv = json_object_get(q, "argv"), *said = NULL;
-    const char *first = json_string_value(json_array_get(argv, 0));
+    const char *first = json_string_value(json_array_get(argv, 0)), *env[BR_EXEC_ARGS_MAX];
     if (*problem)
         return failure(BR_E_INVALID_ARGUMENTS, problem);
-    take_context(s, q);
+    take_context(s, q, env);
     if (json_is_true(json_object_get(q, "explain")))
         s->trace = json_array();
     int r = 0;
@@ -204,6 +219,9 @@ static json_t *answer_request(struct session *s, json_t *q)
         json_object_set(said, "trace", s->trace);
     json_decref(s->trace);
     s->trace = NULL;
+    s->as_of.tool = NULL;
+    s->as_of.env = NULL;
+    s->as_of.nenv = 0;
     return said;
 }
 

@@ -117,6 +117,9 @@ struct session {
     struct {
         int64_t unix_time; /* 0: now */
         uint64_t asks;
+        const char *tool;       /* NULL: that of the call */
+        const char *const *env; /* what the call changes, nenv of them */
+        size_t nenv;
     } as_of; /* mode policy: decide as it was then; calls and tokens are in `budget` */
     struct budget budget;
     struct br_context context; /* of the call that is decided */

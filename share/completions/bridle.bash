@@ -7,7 +7,7 @@ _bridle_profiles() {
   mapfile -t COMPREPLY < <(compgen -W "run-v1 run-owner-v1 run-nolandlock-v1 workspace-v1 workspace-tmpfs-v1 observer-v1" -f -- "$cur")
 }
 _bridle_policy() {
-  mapfile -t COMPREPLY < <(compgen -W "check show why replay diff" -f -- "$cur")
+  mapfile -t COMPREPLY < <(compgen -W "check show why replay diff test" -f -- "$cur")
 }
 
 _bridle() {
@@ -105,9 +105,12 @@ _bridle() {
         --run) : ;;
         --call) : ;;
         --last) : ;;
+        --spec) _bridle_files ;;
+        --min-coverage) : ;;
+        --min-mutation) : ;;
         *)
           case $cur in
-            -*) _bridle_words "--dir --policy --profile --manifest --shell --run --call --last --all --strict --json --help" ;;
+            -*) _bridle_words "--dir --policy --profile --manifest --shell --run --call --last --all --strict --spec --min-coverage --min-mutation --serve --json --help" ;;
             *) _bridle_policy ;;
           esac
           ;;
