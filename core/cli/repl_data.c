@@ -16,6 +16,7 @@ struct getting {
     bool one;     /* a session, and its row came */
     bool enough;
     bool found; /* a lease */
+    int signo;  /* that came while bridled was asked */
 };
 
 static bool is(const struct getting *g, const char *what)
@@ -174,8 +175,17 @@ static int on_activated(void *ctx, const char *profile, uint64_t seconds, const 
 
 /* ---- asking ---- */
 
-static const struct br_cli_hooks hooks = {
-    .row = on_row, .event = on_event, .leased = on_leased, .activated = on_activated};
+static void on_canceling(void *ctx, int signo)
+{
+    struct getting *g = ctx;
+    g->signo = signo;
+}
+
+static const struct br_cli_hooks hooks = {.canceling = on_canceling,
+                                          .row = on_row,
+                                          .event = on_event,
+                                          .leased = on_leased,
+                                          .activated = on_activated};
 
 static int ask(struct getting *g, enum br_msg_type type, const char *name, struct br_err *err)
 {
@@ -194,6 +204,8 @@ static int ask(struct getting *g, enum br_msg_type type, const char *name, struc
     if (c.nsignals)
         r = br_err_set(&local, BR_E_CANCELED, "interrupted; nothing more was read");
     br_cli_client_close(&c);
+    if (g->signo && g->signo != SIGINT)
+        (void)raise(g->signo); /* it was to end this program, which it does now */
     if (r < 0 && g->enough)
         return 0;
     if (r < 0 && err)
