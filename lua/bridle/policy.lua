@@ -474,7 +474,14 @@ local function extend(fields, list, found, own)
     refuse(2, "'extend' is the name of a bundle that is built in, such as 'default', or a list of names")
   end
   if not replaced then refuse(2, "'replace' is a list of ids of rules of the extended bundle") end
-  local mine, gone, programs = {}, {}, {}
+  local mine, gone, programs, there = {}, {}, {}, {}
+  --- Is this the rule or check that another of the bundles brought: two may extend the same one.
+  local function is_there(value)
+    local other = there[value.id]
+    if other and other.file == value.file and other.line == value.line then return true end
+    there[value.id] = other or value
+    return false
+  end
   for _, rule in ipairs(list) do mine[rule.id] = rule end
   for _, id in ipairs(replaced) do
     if not mine[id] then
@@ -486,10 +493,12 @@ local function extend(fields, list, found, own)
     local bundle = shipped(name)
     for _, rule in ipairs(bundle.rules) do
       if gone[rule.id] == nil then
-        local copy = {}
-        for key, value in pairs(rule) do copy[key] = value end
-        copy.bundle = name
-        list[#list + 1] = copy
+        if not is_there(rule) then
+          local copy = {}
+          for key, value in pairs(rule) do copy[key] = value end
+          copy.bundle = rule.bundle or name
+          list[#list + 1] = copy
+        end
       elseif rule.effect == "deny" then
         refuse(2, "'replace' names '%s', which denies (%s:%d); a denial cannot be replaced: copy the bundle"
           .. " to leave it out", rule.id, rule.file or "?", rule.line or 0)
@@ -497,7 +506,9 @@ local function extend(fields, list, found, own)
         gone[rule.id] = true
       end
     end
-    for _, check in ipairs(bundle.checks) do found[#found + 1] = check end
+    for _, check in ipairs(bundle.checks) do
+      if not is_there(check) then found[#found + 1] = check end
+    end
     for _, action in ipairs(bundle.own.list) do
       if not own[action] then
         own[action] = true

@@ -203,9 +203,9 @@ describe("a bundle that extends", function()
     local data = export({ mine }, { extend = "default" })
     local own, theirs = 0, 0
     for _, rule in ipairs(data.rules) do
-      if rule.bundle == "default" then
+      if rule.bundle then
         theirs = theirs + 1
-        assert.matches("^policy/%l+.lua$", rule.file)
+        assert.equal("policy/" .. rule.bundle .. ".lua", rule.file)
         assert.is_true(rule.line > 0)
       else
         own = own + 1
@@ -224,6 +224,18 @@ describe("a bundle that extends", function()
     end
   end)
 
+  it("has what two of them share once", function()
+    local seen = {}
+    for _, rule in ipairs(export({ mine }, { extend = { "denials", "harmless", "denials" } }).rules) do
+      assert.is_nil(seen[rule.id])
+      seen[rule.id] = rule
+    end
+    assert.equal("denials", seen["no-push"].bundle)
+    for _, rule in ipairs(export({ mine }, { extend = "default" }).rules) do
+      if rule.id == "no-push" then assert.equal("denials", rule.bundle) end
+    end
+  end)
+
   it("never drops a denial", function()
     local push = policy.allow { id = "no-push", action = "process.exec", command = "git push" }
     assert.matches("a denial cannot be replaced: copy the bundle",
@@ -236,7 +248,7 @@ describe("a bundle that extends", function()
       "there is no bundle 'defualt' to extend; did you mean 'default'%?" },
     { "a file", { extend = "./mine.lua" }, "other files are not read" },
     { "a number", { extend = 7 }, "'extend' is the name of a bundle" },
-    { "the same twice", { extend = { "default", "default" } }, "the id is used" },
+    { "two that clash", { extend = { "default", "strict" } }, "the id is used" },
     { "replacing without a rule", { extend = "default", replace = "read" },
       "no rule of this bundle has that id" },
     { "replacing what is not there", { extend = "default", replace = "tests" },

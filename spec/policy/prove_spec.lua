@@ -178,7 +178,7 @@ describe("a dead rule", function()
   end)
 
   it("under an extended bundle is told to replace what can be replaced", function()
-    fails("dead-rule", "rule 'network' .* of the bundle 'default' denies all of it.* copy the bundle",
+    fails("dead-rule", "rule 'network' .* of the bundle 'denials' denies all of it.* copy the bundle",
       rule("allow", "mine", "network", "host = 'a.example'"), "extend = 'default',")
     silent(rule("allow", "mine", "process.exec", "command = 'make test'"), nil, "extend = 'default',")
     silent(rule("deny", "mine", "fs.read"), nil, "extend = 'default',") -- what is extended may be tightened
