@@ -39,6 +39,8 @@
 #define BR_RULES_MAX 10000u
 #define BR_PATTERN_MAX 1024u
 #define BR_SUBJECT_MAX (64u * 1024)
+/* Simple commands of one request whose rules `bridle policy why` explains one by one. */
+#define BR_POLICY_TRACE_MAX 64u
 
 /* agent loop; a manifest can only lower these */
 #define BR_STEPS_MAX 200u

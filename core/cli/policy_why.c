@@ -271,6 +271,9 @@ static void put_text(struct policy_out *o, const json_t *said, const json_t *tab
         if (!policy_out_flush(o, false))
             return;
     }
+    if (json_is_true(json_object_get(said, "cut")))
+        br_buf_printf(&o->v.out, "  only the first %u are explained; all were decided\n",
+                      BR_POLICY_TRACE_MAX);
     put_other_votes(o, said, table);
     put_unknown(o, table, json_string_value(json_object_get(said, "action")));
 }

@@ -12,9 +12,6 @@
 
 /* A table, and what explains it. */
 #define ASK_NODES_MAX 100000u
-/* Commands of one shell string whose rules are explained one by one; of more only the votes are. */
-#define TRACE_MAX 64u
-
 /* ---- what every rule said ---- */
 
 static void note_rule(const struct br_explained *e, void *ctx)
@@ -56,7 +53,8 @@ void session_table_decide(struct session *s, const struct br_request *asked, boo
     if (!q->context)
         q->context = &s->context;
     BR_CLEANUP_BUF struct br_buf rules = BR_BUF_INIT(BR_RULES_MAX + 1);
-    if (!s->trace || json_array_size(s->trace) >= TRACE_MAX) {
+    if (!s->trace || json_array_size(s->trace) >= BR_POLICY_TRACE_MAX) {
+        s->trace_cut = s->trace != NULL;
         br_table_decide(s->table, q, d);
         return;
     }
@@ -217,6 +215,9 @@ static json_t *answer_request(struct session *s, json_t *q)
         said = failure(r < 0 ? r : -BR_E_INTERNAL, err.text);
     if (s->trace)
         json_object_set(said, "trace", s->trace);
+    if (s->trace_cut)
+        json_object_set_new(said, "cut", json_true());
+    s->trace_cut = false;
     json_decref(s->trace);
     s->trace = NULL;
     s->as_of.tool = NULL;

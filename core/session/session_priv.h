@@ -108,7 +108,8 @@ struct session {
     bool task_given;
     json_t *messages;
     json_t *tools;
-    json_t *trace; /* mode policy: why, of every decision by the table; else NULL */
+    bool trace_cut; /* there was more than fits */
+    json_t *trace;  /* mode policy: why, of every decision by the table; else NULL */
     struct {
         bool is, table;
         uint64_t id;

@@ -250,6 +250,18 @@ static void test_why_of_odd_requests(void **state)
     expect_out(0, "'a\\nb' '\\x1b[31mred'");
     assert_false(holds(&r.out, "\033"));
     e2e_result_free(&r);
+    char many[66 * 4 + 1] = "";
+    for (int i = 0; i < 64; i++)
+        strcat(many, "ls; ");
+    POLICY("why", "-p", "some.lua", "--shell", many);
+    expect_out(0, "process.exec ls\n");
+    assert_false(holds(&r.out, "are explained"));
+    e2e_result_free(&r);
+    strcat(many, "git push");
+    POLICY("why", "-p", "some.lua", "--shell", many);
+    expect_out(0, "deny  by operator:no-push (operator)");
+    expect_out(0, "only the first 64 are explained; all were decided\n");
+    e2e_result_free(&r);
     POLICY("why", "-p", "some.lua", "process.exec");
     expect_refused(2, "there is no command");
     POLICY("why", "-p", "some.lua");
