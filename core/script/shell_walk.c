@@ -210,6 +210,14 @@ static void check_before(struct walk *w, uint32_t from, bool descriptor)
         shell_refuse(w->sh, "it has a redirection that is not understood");
 }
 
+/* One digit: sh takes more for a word of their own. */
+static void check_descriptor(struct walk *w, TSNode n)
+{
+    uint32_t at = ts_node_start_byte(n);
+    if (ts_node_end_byte(n) != at + 1 || w->text[at] < '0' || w->text[at] > '9')
+        shell_refuse(w->sh, "it has a redirection that is not understood");
+}
+
 enum direction { TO_NOTHING, READ, WRITE, COPY, BOTH_WRITE };
 
 static enum direction direction_of(const struct walk *w, TSNode n)
@@ -259,7 +267,7 @@ static void file_redirect(struct walk *w, struct simple *s)
         enum kind k = shell_kind(n);
         if (k == K_DESCRIPTOR && !descriptor && !op) {
             descriptor = true;
-            at = ts_node_end_byte(n);
+            check_descriptor(w, n);
         } else if (k == K_TOKEN && !op) {
             static const char *const closes[] = {"<&-", ">&-"};
             if (ts_node_start_byte(n) != at)
@@ -300,7 +308,7 @@ static void here_string(struct walk *w)
         enum kind k = shell_kind(here(w));
         if (shell_is_word(k) && words++ == 0)
             shell_word(w, false);
-        else if (k != K_TOKEN && k != K_DESCRIPTOR)
+        else if (k != K_TOKEN)
             shell_refuse(w->sh, UNKNOWN);
     } while (next_child(w));
     w->sh->text_len = start; /* the program reads it; it is no argument */

@@ -192,6 +192,9 @@ static const char *const opaque[] = {
     "a &\\\n& b",
     "echo a\rb",
     "{fd}>x ls",
+    "git 22</dev/null",
+    "a -f2>&1",
+    "a 3<<<b",
     "echo \xff",
     "coproc ls",
 };
@@ -556,8 +559,8 @@ static void test_variables(void **state)
     assert_false(br_env_harmless("x=1"));
 }
 
-/* Runs `text` in /bin/sh where every program is one that prints its words; see test_real_shell. */
-static void run_shell(const char *dir, const char *text, char *out, size_t cap)
+/* Runs `text` in a shell where every program is one that prints its words; see make_programs(). */
+static void run_shell(const char *shell, const char *dir, const char *text, char *out, size_t cap)
 {
     int p[2];
     assert_int_equal(pipe2(p, O_CLOEXEC), 0);
@@ -566,13 +569,15 @@ static void run_shell(const char *dir, const char *text, char *out, size_t cap)
     if (pid == 0) {
         int null = open("/dev/null", O_RDWR);
         dup2(null, 0);
+        dup2(null, 1);
         dup2(null, 2);
         dup2(p[1], 9);
         char path[256];
         snprintf(path, sizeof(path), "PATH=%s", dir);
         char *argv[] = {(char *)"sh", (char *)"-c", (char *)text, NULL}, *envp[] = {path, NULL};
+        alarm(10);
         if (chdir(dir) == 0)
-            execve("/bin/sh", argv, envp);
+            execve(shell, argv, envp);
         _exit(127);
     }
     close(p[1]);
@@ -586,23 +591,35 @@ static void run_shell(const char *dir, const char *text, char *out, size_t cap)
     assert_int_equal(waitpid(pid, &status, 0), pid);
 }
 
-/* Programs of the strings above that dash does not have built in, each a script that writes its
- * words to fd 9. */
-static void test_real_shell(void **state)
+/* Programs that the shells do not have built in, each a script that writes its words to fd 9. */
+static const char *const programs[] = {"ls", "git", "rm", "a", "b", "find", "xx"};
+
+static void make_programs(const char *dir, bool there)
 {
-    (void)state;
-    static const char *const programs[] = {"ls", "git", "rm", "a", "b", "find"};
-    static const char body[] = "#!/bin/sh\nprintf '%s' \"${0##*/}\" >&9\nfor w; do printf '|%s' "
-                               "\"$w\" >&9; done\nprintf '\\n' >&9\n";
-    char dir[] = "/tmp/bridle-shell-XXXXXX", path[256], got[1024], want[1024];
-    unsigned compared = 0;
-    assert_non_null(mkdtemp(dir));
+    static const char body[] = "#!/bin/sh\nw=${0##*/}\nfor x; do w=\"$w|$x\"; done\nprintf '%s\\n' "
+                               "\"$w\" >&9\n";
+    char path[256];
     for (size_t i = 0; i < BR_ARRAY_LEN(programs); i++) {
         snprintf(path, sizeof(path), "%s/%s", dir, programs[i]);
+        if (!there) {
+            unlink(path);
+            continue;
+        }
         int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
         assert_int_equal(br_write_all(fd, body, sizeof(body) - 1), 0);
         close(fd);
     }
+}
+
+static const char *const shells[] = {"/bin/sh", "/bin/bash"};
+
+static void test_real_shell(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/bridle-shell-XXXXXX", got[1024], want[1024];
+    unsigned compared = 0;
+    assert_non_null(mkdtemp(dir));
+    make_programs(dir, true);
     static const char *const texts[] = {"ls 'a b' \"c\\\"d\" e\\ f",
                                         "git x; rm y\nls # z",
                                         "\\rm -r 'it'\\''s'",
@@ -630,16 +647,119 @@ static void test_real_shell(void **state)
                 at += (size_t)snprintf(want + at, sizeof(want) - at, "%s%s%s", w ? "|" : "",
                                        sh.words[sh.commands[c].first + w],
                                        w + 1 == sh.commands[c].count ? "\n" : "");
-        run_shell(dir, texts[i], got, sizeof(got));
-        assert_string_equal(got, want);
+        for (size_t k = 0; k < BR_ARRAY_LEN(shells); k++) {
+            run_shell(shells[k], dir, texts[i], got, sizeof(got));
+            assert_string_equal(got, want);
+        }
         br_shell_free(&sh);
         compared++;
     }
     assert_true(compared == BR_ARRAY_LEN(texts));
-    for (size_t i = 0; i < BR_ARRAY_LEN(programs); i++) {
-        snprintf(path, sizeof(path), "%s/%s", dir, programs[i]);
-        unlink(path);
+    make_programs(dir, false);
+    assert_int_equal(rmdir(dir), 0);
+}
+
+/* ---- random strings, for which both shells must run what we say ---- */
+
+static const char *const pieces[] = {
+    "ls",    "git",  "rm",       "a",     "b",       " ",     " ",          " ",     " ",
+    " ",     ";",    "&&",       "||",    "|",       "\n",    "'",          "\"",    "\\",
+    "x y",   "$",    "`",        "(",     ")",       "{",     "}",          "#",     " #",
+    "=",     "-f",   "--",       "*",     "~",       "!",     "if ",        "then ", "fi",
+    "do",    "\\\n", "<<E",      "\nE\n", "1",       "2",     ">/dev/null", "2>&1",  "</dev/null",
+    "<",     ">",    "&",        "'a b'", "\"a b\"", "\\ ",   "xx",         "; ",    " | ",
+    " && ",  "A=1 ", "x=1; ",    "[",     "]",       "case ", "in ",        "esac",  ";;",
+    "'\\''", "\t",   "\xc3\xa4", "^",     "%",       "@",     ",",          ".",     ":",
+    "+",     "/",    "EOF",
+};
+
+static uint32_t next_random(uint32_t *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return *seed >> 8;
+}
+
+/* The commands that both run everything that a string has, one line each, whatever their order. */
+static int by_text(const void *x, const void *y)
+{
+    return strcmp(*(char *const *)x, *(char *const *)y);
+}
+
+static void sort_lines(char *text)
+{
+    char *lines[256], copy[8192] = "";
+    size_t n = 0;
+    for (char *p = text; p && *p && n < 256;)
+        lines[n++] = strsep(&p, "\n");
+    qsort(lines, n, sizeof(lines[0]), by_text);
+    for (size_t i = 0; i < n; i++)
+        snprintf(copy + strlen(copy), sizeof(copy) - strlen(copy), "%s\n", lines[i]);
+    snprintf(text, 4096, "%s", copy);
+}
+
+/* What may be compared by a run: certain words, programs of ours, no operator that leaves something
+ * out, no newline in a word. */
+static bool comparable(const char *text)
+{
+    if (sh.opaque || sh.nredirects > 4 || strstr(text, "||") || strstr(text, "A=") ||
+        strstr(text, "case") || strstr(text, "!"))
+        return false;
+    for (unsigned i = 0; i < sh.nwords; i++)
+        for (const char *p = sh.words[i]; *p; p++)
+            if (br_is_unknown(*p) || *p == '\n')
+                return false;
+    for (unsigned c = 0; c < sh.ncommands; c++) {
+        bool ours = false;
+        for (size_t i = 0; i < BR_ARRAY_LEN(programs); i++)
+            ours |= strcmp(sh.words[sh.commands[c].first], programs[i]) == 0;
+        if (!ours)
+            return false;
     }
+    for (unsigned i = 0; i < sh.nredirects; i++)
+        if (strcmp(sh.redirects[i].target, "/dev/null") != 0)
+            return false;
+    return sh.ncommands > 0;
+}
+
+static void test_random(void **state)
+{
+    (void)state;
+    enum { STRINGS = 60000, RUNS = 400 };
+    char dir[] = "/tmp/bridle-shell-XXXXXX";
+    static char got[4096], want[4096];
+    unsigned compared = 0, same = 0;
+    uint32_t seed = 20;
+    assert_non_null(mkdtemp(dir));
+    make_programs(dir, true);
+    for (unsigned i = 0; i < STRINGS && compared < RUNS; i++) {
+        char text[256];
+        snprintf(text, sizeof(text), "%s", programs[next_random(&seed) % BR_ARRAY_LEN(programs)]);
+        for (unsigned n = 3 + next_random(&seed) % 9; n > 0; n--)
+            strncat(text, pieces[next_random(&seed) % BR_ARRAY_LEN(pieces)],
+                    sizeof(text) - strlen(text) - 1);
+        br_shell_parse(&sh, text, strlen(text));
+        if (comparable(text)) {
+            want[0] = '\0';
+            for (unsigned c = 0; c < sh.ncommands; c++)
+                for (unsigned w = 0; w < sh.commands[c].count; w++)
+                    snprintf(want + strlen(want), sizeof(want) - strlen(want), "%s%s%s",
+                             w ? "|" : "", sh.words[sh.commands[c].first + w],
+                             w + 1 == sh.commands[c].count ? "\n" : "");
+            sort_lines(want);
+            for (size_t k = 0; k < BR_ARRAY_LEN(shells); k++) {
+                run_shell(shells[k], dir, text, got, sizeof(got));
+                sort_lines(got);
+                same += strcmp(got, want) == 0;
+                if (got[0] &&
+                    strcmp(got, want) != 0) /* it may find no sense in it, and run nothing */
+                    fail_msg("%s: %s\nran %swe said %s", shells[k], text, got, want);
+            }
+            compared++;
+        }
+        br_shell_free(&sh);
+    }
+    assert_true(compared >= RUNS / 2 && same >= compared);
+    make_programs(dir, false);
     assert_int_equal(rmdir(dir), 0);
 }
 
@@ -650,6 +770,7 @@ int main(void)
         cmocka_unit_test(test_guess),     cmocka_unit_test(test_limits),
         cmocka_unit_test(test_argv),      cmocka_unit_test(test_spellings),
         cmocka_unit_test(test_variables), cmocka_unit_test(test_real_shell),
+        cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
