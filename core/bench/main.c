@@ -76,6 +76,10 @@ static int rest_rows(struct br_err *err)
     if (r < 0)
         return r;
     bench_row("compile, 10000 rules", ms, "ms", NULL, 0, 200, false);
+    r = bench_shell_line(&ns, err);
+    if (r < 0)
+        return r;
+    bench_row("shell line, parsed and decided", ns, "us", NULL, 0, 60, false);
     r = br_bench_redact(&mb);
     if (r < 0)
         return br_err_set(err, (enum br_code) - r, "the redactor could not be measured");

@@ -6,6 +6,10 @@
 
 #include "base/base.h"
 
+struct br_table;
+/* A table of that kind, to be freed with br_table_free(). */
+int br_bench_table(unsigned rules, struct br_table **t, struct br_err *err);
+
 /*
  * Load a table of `rules` rules (1 to BR_RULES_MAX) of all three sources and of every matcher, and
  * decide a fixed mix of commands, paths and hosts for about 50 ms, five times; the median of the

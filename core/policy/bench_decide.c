@@ -71,7 +71,7 @@ static void put_rule(struct br_buf *b, unsigned i, unsigned rules)
                   i ? "," : "", i, i * 3 / rules, action, match, pattern, effects[i % 3]);
 }
 
-static int bench_table(unsigned rules, struct br_table **t, struct br_err *err)
+int br_bench_table(unsigned rules, struct br_table **t, struct br_err *err)
 {
     BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_TABLE_MAX);
     br_buf_printf(&b, "{\"v\":2,\"sources\":[{\"kind\":\"profile\",\"name\":\"bench\"},"
@@ -143,7 +143,7 @@ int br_bench_decide(unsigned rules, double *ns_per_decision, struct br_err *err)
         return br_err_set(err, BR_E_INVALID_ARGUMENTS,
                           "nothing was measured: %u rules, but a table has 1 to %u", rules,
                           BR_RULES_MAX);
-    int r = bench_table(rules, &t, err);
+    int r = br_bench_table(rules, &t, err);
     if (r < 0)
         return r;
     for (unsigned i = 0; i < ROUNDS; i++)
