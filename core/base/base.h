@@ -243,6 +243,12 @@ static inline bool br_is_unknown(char c)
 {
     return (unsigned char)c >= 0xfd;
 }
+static inline bool br_has_mark(const char *word, char mark)
+{
+    while (*word && *word != mark)
+        word++;
+    return *word != 0;
+}
 
 /*
  * Append the subject of a command: its words, joined by one space. A word made only of

@@ -365,7 +365,7 @@ static bool rewrites(const struct br_program *p, const char *name, const char *v
 /* It may become several words, or none. */
 static bool splits(const char *word)
 {
-    return strchr(word, BR_UNKNOWN_ANY) || strchr(word, BR_UNKNOWN_FILE);
+    return br_has_mark(word, BR_UNKNOWN_ANY) || br_has_mark(word, BR_UNKNOWN_FILE);
 }
 
 static unsigned advance(const struct br_command *c, unsigned states, const char *w)
@@ -536,7 +536,7 @@ static bool arguments_match(const struct br_command *c, const char *const *words
 static bool may_be_option(const char *w)
 {
     return br_is_unknown(w[0]) || (w[0] == '-' && br_word_is_unknown(w)) ||
-           strchr(w, BR_UNKNOWN_ANY);
+           br_has_mark(w, BR_UNKNOWN_ANY);
 }
 
 /* Can it become something that begins like the pattern? */
@@ -550,7 +550,7 @@ static bool may_begin(const struct br_pattern *p, const char *w)
         if (br_is_unknown(w[i]))
             return true;
         if (w[i] != p->prefix[i])
-            return strchr(w, BR_UNKNOWN_ANY) != NULL; /* the word behind the one that ends there */
+            return br_has_mark(w, BR_UNKNOWN_ANY); /* the word behind the one that ends there */
     }
     return true;
 }

@@ -108,7 +108,7 @@ static bool glob_could(const struct glob *g, const char *const *words, size_t n)
             step_byte(g, &s, 0);
         step_word(g, &s, words[i]);
         /* the names of several files */
-        for (t = s; strchr(words[i], BR_UNKNOWN_FILE) && *g->steps < STEPS_MAX;) {
+        for (t = s; br_has_mark(words[i], BR_UNKNOWN_FILE) && *g->steps < STEPS_MAX;) {
             step_byte(g, &t, 0);
             step_word(g, &t, words[i]);
             if (!add_states(&s, &t, g->n))

@@ -161,7 +161,7 @@ bool br_word_unknown(const char *word)
 /* It may become several words, or none. */
 static bool splits(const char *word)
 {
-    return strchr(word, BR_UNKNOWN_ANY) || strchr(word, BR_UNKNOWN_FILE);
+    return br_has_mark(word, BR_UNKNOWN_ANY) || br_has_mark(word, BR_UNKNOWN_FILE);
 }
 
 static bool listed(const char *word, const char *const *list, size_t n)
@@ -520,7 +520,7 @@ static enum br_argv_kind unwrap_find(const char *const *words, size_t n,
     for (size_t i = 1; i < n; i++) {
         if (listed(words[i], writes, BR_ARRAY_LEN(writes)))
             return opaque(why, "find writes into a file");
-        if (strchr(words[i], BR_UNKNOWN_ANY) || br_is_unknown(words[i][0]))
+        if (br_has_mark(words[i], BR_UNKNOWN_ANY) || br_is_unknown(words[i][0]))
             kind = opaque(why, "it is not known what find does with what it finds");
         if (strcmp(words[i], "-delete") == 0) {
             tell_command(sink, removes, 2);
@@ -546,7 +546,7 @@ static enum br_argv_kind check_git(const char *const *words, size_t n, const cha
                                        "core.quotepath=", "core.pager=cat", "init.defaultBranch=",
                                        "commit.gpgsign="};
     for (size_t i = 1; i < n && (words[i][0] == '-' || br_word_unknown(words[i])); i++) {
-        if (strchr(words[i], BR_UNKNOWN_ANY) || br_is_unknown(words[i][0]))
+        if (br_has_mark(words[i], BR_UNKNOWN_ANY) || br_is_unknown(words[i][0]))
             return opaque(why, "it is not known which of git's commands it is");
         if (strncmp(words[i], "--config-env", 12) == 0 ||
             strncmp(words[i], "--exec-path=", 12) == 0)

@@ -73,26 +73,27 @@ static void no_memory(struct work *k)
 
 /* ---- one request ---- */
 
-static void table_decide(const struct work *k, struct br_request *q, bool against, bool seen,
-                         struct br_decision *d)
+static void table_decide(const struct work *k, const struct br_request *asked, bool against,
+                         bool seen, struct br_decision *d)
 {
     struct br_context context;
-    for (size_t i = 0; q->words && i < q->nwords && !q->unknown; i++)
-        q->unknown = br_word_unknown(q->words[i]);
-    q->context = k->c->context;
-    if (k->env && q->context && q->context->has_env) {
-        context = *q->context;
+    struct br_request q = *asked;
+    for (size_t i = 0; q.words && i < q.nwords && !q.unknown; i++)
+        q.unknown = br_word_unknown(q.words[i]);
+    q.context = k->c->context;
+    if (k->env && q.context && q.context->has_env) {
+        context = *q.context;
         context.env = (const char *const *)k->env;
         context.nenv = k->nenv;
-        q->context = &context;
+        q.context = &context;
     }
     if (seen && k->c->decide)
-        k->c->decide(k->c->ctx, q, against, d);
+        k->c->decide(k->c->ctx, &q, against, d);
     else
-        br_table_decide(k->c->table, q, d);
+        br_table_decide(k->c->table, &q, d);
 }
 
-static void decide_one(struct work *k, struct br_request *q)
+static void decide_one(struct work *k, const struct br_request *q)
 {
     struct br_decision d;
     table_decide(k, q, k->guess, true, &d);
