@@ -16,9 +16,9 @@ local secret_words = {
 }
 
 local harmless = {
-  policy.command { { "pwd", "echo", "true", "false", "cd", "ls", "cat", "head", "wc", "nl", "tac", "cut", "tr",
-    "stat", "du", "df", "basename", "dirname", "realpath", "readlink", "seq", "cmp", "comm", "sha256sum",
-    "md5sum", "id", "whoami", "uname", "nproc", "which", "grep", "egrep", "fgrep", "jq" } },
+  policy.command { { "pwd", "echo", "true", "false", "cd", "ls", "cat", "head", "wc", "nl", "tac", "cut",
+    "tr", "stat", "du", "df", "basename", "dirname", "realpath", "readlink", "seq", "cmp", "comm",
+    "sha256sum", "md5sum", "id", "whoami", "uname", "nproc", "which", "grep", "egrep", "fgrep", "jq" } },
   policy.command { "tail", without = { "-f", "-F", "--follow", "--retry" } },
   policy.command { "diff", without = { "-l", "--paginate" } },                 -- they run pr
   policy.command { "sort", without = { "-o", "--output", "--compress-program", "-T",

@@ -14,7 +14,8 @@ return policy.bundle {
       path = { ".env", ".env.*", "**/.env", "**/.env.*", ".npmrc", "**/.npmrc" },
       reason = "environment files often hold passwords",
     },
-    policy.deny { id = "no-write", action = "fs.write", reason = "a review writes nothing; say what to change" },
+    policy.deny { id = "no-write", action = "fs.write",
+      reason = "a review writes nothing; say what to change" },
     -- a rule that denies is stricter than one that allows, so that "all but the harmless" is no rule
     policy.check("nothing-is-asked", function(request)
       if request.effect ~= "allow" then

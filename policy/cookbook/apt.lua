@@ -20,8 +20,8 @@ return policy.bundle {
       policy.deny {
         id = "no-install",
         command = {
-          policy.command { { "apt", "apt-get", "aptitude" }, { "install", "reinstall", "remove", "purge", "upgrade",
-            "full-upgrade", "dist-upgrade", "autoremove", "build-dep" } },
+          policy.command { { "apt", "apt-get", "aptitude" }, { "install", "reinstall", "remove", "purge",
+            "upgrade", "full-upgrade", "dist-upgrade", "autoremove", "build-dep" } },
           policy.command { "dpkg", flags = { { "-i", "--install", "-r", "--remove", "-P", "--purge" } } },
           policy.command { { "dnf", "yum", "apk", "pacman", "zypper", "brew", "snap", "flatpak" } },
         },

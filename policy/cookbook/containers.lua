@@ -13,17 +13,18 @@ return policy.bundle {
   rules = {
     policy.group {
       action = "process.exec",
-      policy.allow { id = "look", command = policy.command { engine, { "ps", "images", "logs", "version", "info" } } },
+      policy.allow { id = "look", command = policy.command { engine, { "ps", "images", "logs", "version",
+        "info" } } },
       policy.deny {
         id = "no-privileges",
-        command = policy.command { engine, { "run", "create", "exec" }, flags = { { "--privileged", "--cap-add",
-          "--device", "--security-opt", "--pid", "--network", "--net", "--volumes-from" } } },
+        command = policy.command { engine, { "run", "create", "exec" }, flags = { { "--privileged",
+          "--cap-add", "--device", "--security-opt", "--pid", "--network", "--net", "--volumes-from" } } },
         reason = "a container with these options is not one",
       },
       policy.deny {
         id = "no-host-mounts",
-        command = policy.command { engine, { "run", "create" }, arguments = { "/:*", "/etc*", "/root*", "/home*",
-          "/var/run/*", "*source=/*", "*src=/*" } },
+        command = policy.command { engine, { "run", "create" }, arguments = { "/:*", "/etc*", "/root*",
+          "/home*", "/var/run/*", "*source=/*", "*src=/*" } },
         reason = "directories of the host stay out of containers",
       },
       policy.deny {

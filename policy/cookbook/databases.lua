@@ -16,7 +16,8 @@ return policy.bundle {
       action = "process.exec",
       reason = "the production database is not reached from a run",
       policy.deny {
-        id = "no-prod", command = policy.command { clients, arguments = { "*prod*", "*PROD*", "*.live.example.org*" } },
+        id = "no-prod", command = policy.command { clients, arguments = { "*prod*", "*PROD*",
+          "*.live.example.org*" } },
       },
       policy.deny {
         id = "no-prod-variables",
@@ -27,7 +28,8 @@ return policy.bundle {
     policy.deny {
       id = "no-drop", action = "process.exec",
       command = { policy.command { "dropdb" },
-        policy.command { clients, arguments = { "*DROP DATABASE*", "*drop database*", "*TRUNCATE*", "*truncate *" } } },
+        policy.command { clients, arguments = { "*DROP DATABASE*", "*drop database*", "*TRUNCATE*",
+          "*truncate *" } } },
       reason = "data is removed by people",
     },
   },

@@ -13,7 +13,8 @@ return policy.bundle {
   rules = {
     policy.group {
       action = "process.exec",
-      policy.allow { id = "git-stage", command = policy.command { "git", { "add", "mv" }, without = elsewhere } },
+      policy.allow { id = "git-stage", command = policy.command { "git", { "add", "mv" },
+        without = elsewhere } },
       policy.allow {
         id = "git-commit",
         command = policy.command { "git", "commit", flags = { { "-m", "--message", "-F", "--file" } },

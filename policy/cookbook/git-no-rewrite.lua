@@ -21,10 +21,13 @@ return policy.bundle {
       policy.deny { id = "no-hard-reset", command = policy.command { "git", "reset", flags = "--hard" } },
       policy.deny {
         id = "no-branch-removal",
-        command = policy.command { "git", "branch", flags = { { "-D", "-d", "--delete", "-f", "--force", "-M" } } },
+        command = policy.command { "git", "branch", flags = { { "-D", "-d", "--delete", "-f", "--force",
+          "-M" } } },
       },
-      policy.deny { id = "no-reflog-loss", command = policy.command { "git", "reflog", { "expire", "delete" } } },
-      policy.deny { id = "no-clean", command = policy.command { "git", "clean", flags = { { "-f", "--force" } } } },
+      policy.deny { id = "no-reflog-loss", command = policy.command { "git", "reflog", { "expire",
+        "delete" } } },
+      policy.deny { id = "no-clean", command = policy.command { "git", "clean", flags = { { "-f",
+        "--force" } } } },
     },
   },
 }

@@ -14,19 +14,21 @@ return policy.bundle {
       policy.allow {
         id = "look",
         command = policy.command { "kubectl", { "get", "describe", "logs", "top", "explain", "version" },
-          without = { "--raw", "--context", "--cluster", "--kubeconfig", "--as", "--token", "-s", "--server" } },
+          without = { "--raw", "--context", "--cluster", "--kubeconfig", "--as", "--token", "-s",
+            "--server" } },
       },
       policy.deny {
         id = "no-secrets",
-        command = policy.command { "kubectl", { "get", "describe" }, { "secret", "secrets", "secret/*", "secrets/*",
-          "*,secret*", "secret*,*" } },
+        command = policy.command { "kubectl", { "get", "describe" }, { "secret", "secrets", "secret/*",
+          "secrets/*", "*,secret*", "secret*,*" } },
         reason = "secrets of the cluster stay there",
       },
       policy.deny {
         id = "no-changes",
         command = {
-          policy.command { "kubectl", { "apply", "create", "delete", "edit", "patch", "replace", "scale", "drain",
-            "cordon", "taint", "label", "annotate", "exec", "cp", "port-forward", "proxy", "run", "set", "rollout" } },
+          policy.command { "kubectl", { "apply", "create", "delete", "edit", "patch", "replace", "scale",
+            "drain", "cordon", "taint", "label", "annotate", "exec", "cp", "port-forward", "proxy", "run",
+            "set", "rollout" } },
           policy.command { "helm", { "install", "upgrade", "uninstall", "rollback" } },
         },
         reason = "the cluster is changed by people; write the manifest into the workspace",

@@ -4,9 +4,9 @@
 
 local policy = require "bridle.policy"
 
-local names = { "package.json", "package-lock.json", "pnpm-lock.yaml", "yarn.lock", "Cargo.toml", "Cargo.lock",
-  "go.mod", "go.sum", "requirements*.txt", "pyproject.toml", "poetry.lock", "uv.lock", "Gemfile", "Gemfile.lock",
-  "composer.json", "composer.lock" }
+local names = { "package.json", "package-lock.json", "pnpm-lock.yaml", "yarn.lock", "Cargo.toml",
+  "Cargo.lock", "go.mod", "go.sum", "requirements*.txt", "pyproject.toml", "poetry.lock", "uv.lock",
+  "Gemfile", "Gemfile.lock", "composer.json", "composer.lock" }
 local paths, words = {}, {}
 for _, name in ipairs(names) do
   paths[#paths + 1] = name
@@ -30,9 +30,10 @@ return policy.bundle {
       policy.deny {
         id = "no-dependency-commands",
         command = {
-          policy.command { { "npm", "pnpm", "yarn", "bun" }, { "install", "i", "add", "update", "upgrade", "remove",
-            "uninstall" } },
-          policy.command { { "pip", "pip3", "uv", "poetry" }, { "install", "add", "update", "remove", "lock" } },
+          policy.command { { "npm", "pnpm", "yarn", "bun" }, { "install", "i", "add", "update", "upgrade",
+            "remove", "uninstall" } },
+          policy.command { { "pip", "pip3", "uv", "poetry" }, { "install", "add", "update", "remove",
+            "lock" } },
           policy.command { "cargo", { "add", "remove", "update" } },
           policy.command { "go", { "get", "mod" } },
           policy.command { { "bundle", "composer" }, { "add", "update", "require", "remove" } },
@@ -40,7 +41,8 @@ return policy.bundle {
       },
       policy.ask {
         id = "tools-on-them",
-        command = policy.command { { "sed", "tee", "cp", "mv", "rm", "truncate", "patch" }, arguments = words },
+        command = policy.command { { "sed", "tee", "cp", "mv", "rm", "truncate", "patch" },
+          arguments = words },
       },
     },
   },

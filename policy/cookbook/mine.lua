@@ -10,7 +10,8 @@ return policy.bundle {
   replace = "read-environment",
   rules = {
     policy.ask { -- the default's, but for .env.example and the like
-      id = "read-environment", action = "fs.read", path = { ".env", "**/.env", ".env.local", "**/.env.local" },
+      id = "read-environment", action = "fs.read", path = { ".env", "**/.env", ".env.local",
+        "**/.env.local" },
       reason = "environment files often hold passwords",
     },
     policy.allow { id = "write-sources", action = "fs.write", path = { "src/**", "tests/**" } },

@@ -16,7 +16,8 @@ return policy.bundle {
       accept = "unrepresentable",
     },
     policy.deny {
-      id = "no-metadata", action = "network", host = { "169.254.*", "127.*", "10.*", "192.168.*", "localhost" },
+      id = "no-metadata", action = "network", host = { "169.254.*", "127.*", "10.*", "192.168.*",
+        "localhost" },
       reason = "machines of the inside are not reached",
     },
     policy.otherwise { id = "network", action = "network" },

@@ -33,8 +33,8 @@ return policy.bundle {
       },
       policy.deny {
         id = "no-publish",
-        command = policy.command { managers, { "publish", "unpublish", "deprecate", "dist-tag", "owner", "token",
-          "login", "adduser" } },
+        command = policy.command { managers, { "publish", "unpublish", "deprecate", "dist-tag", "owner",
+          "token", "login", "adduser" } },
         reason = "publishing is the operator's step",
       },
     },

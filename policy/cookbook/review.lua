@@ -11,7 +11,8 @@ return policy.bundle {
   rules = {
     policy.deny {
       id = "no-vendored", action = "fs.read",
-      path = { "vendor/**", "third_party/**", "node_modules/**", "**/node_modules/**", "dist/**", "build/**" },
+      path = { "vendor/**", "third_party/**", "node_modules/**", "**/node_modules/**", "dist/**",
+        "build/**" },
       reason = "it is not under review",
     },
   },

@@ -12,14 +12,15 @@ return policy.bundle {
   rules = {
     policy.deny {
       id = "no-secrets", action = { "fs.read", "fs.write" },
-      path = { "secrets/**", "**/secrets/**", "*.tfstate", "**/*.tfstate", "*.tfvars", "**/*.tfvars", "*.kdbx",
-        "**/*.kdbx", "**/credentials.json", "credentials.json", "**/service-account*.json", ".env", "**/.env" },
+      path = { "secrets/**", "**/secrets/**", "*.tfstate", "**/*.tfstate", "*.tfvars", "**/*.tfvars",
+        "*.kdbx", "**/*.kdbx", "**/credentials.json", "credentials.json", "**/service-account*.json", ".env",
+        "**/.env" },
       reason = "it holds secrets; say what you need from it",
     },
     policy.ask {
       id = "secrets-in-commands", action = "process.exec",
-      command = policy.command { "*", arguments = { "secrets", "secrets/*", "*/secrets/*", "*.tfstate", "*.tfvars",
-        "*.kdbx", "*credentials.json", "*service-account*.json", ".env", "*/.env" } },
+      command = policy.command { "*", arguments = { "secrets", "secrets/*", "*/secrets/*", "*.tfstate",
+        "*.tfvars", "*.kdbx", "*credentials.json", "*service-account*.json", ".env", "*/.env" } },
       reason = "it holds secrets; say what you need from it",
     },
   },

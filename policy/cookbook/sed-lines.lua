@@ -12,8 +12,8 @@ return policy.bundle {
   rules = {
     policy.allow {
       id = "sed-prints", action = "process.exec",
-      command = policy.command { "sed", flags = "-n", without = { "-i", "--in-place", "-e", "--expression", "-f",
-        "--file", "-s", "--separate", "-z" } },
+      command = policy.command { "sed", flags = "-n", without = { "-i", "--in-place", "-e", "--expression",
+        "-f", "--file", "-s", "--separate", "-z" } },
     },
     policy.check("sed-script", function(request)
       local argv = request.argv

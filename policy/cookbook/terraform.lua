@@ -14,20 +14,23 @@ return policy.bundle {
     policy.group {
       action = "process.exec",
       policy.allow {
-        id = "plan", command = { policy.command { terraform, { "plan", "validate", "version" }, without = "-out" },
+        id = "plan", command = { policy.command { terraform, { "plan", "validate", "version" },
+          without = "-out" },
           policy.command { terraform, "fmt", flags = "-check" } },
       },
       policy.deny {
         id = "no-apply",
         command = {
-          policy.command { terraform, { "apply", "destroy", "import", "taint", "untaint", "force-unlock", "refresh" } },
+          policy.command { terraform, { "apply", "destroy", "import", "taint", "untaint", "force-unlock",
+            "refresh" } },
           policy.command { terraform, "state", { "rm", "mv", "push", "replace-provider" } },
           policy.command { terraform, "workspace", { "new", "delete" } },
         },
         reason = "a plan is applied by people",
       },
       policy.deny {
-        id = "no-state", command = policy.command { terraform, { "state", "output" }, { "pull", "show", "*" } },
+        id = "no-state", command = policy.command { terraform, { "state", "output" }, { "pull", "show",
+          "*" } },
         reason = "the state holds secrets",
       },
     },

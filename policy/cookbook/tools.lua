@@ -11,7 +11,8 @@ return policy.bundle {
   rules = {
     policy.allow { id = "edits", action = "fs.write", when = { tool = "fs_edit" } },
     policy.deny {
-      id = "no-listing-of-home", action = "fs.read", path = { "home/**" }, when = { tool = { "fs_list", "fs_search" } },
+      id = "no-listing-of-home", action = "fs.read", path = { "home/**" }, when = { tool = { "fs_list",
+        "fs_search" } },
       reason = "read the file that you mean",
     },
   },
