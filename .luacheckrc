@@ -9,3 +9,4 @@ files["policy/"] = { std = "bridle" }
 files["profiles/"] = { std = "bridle" }
 files["spec/"] = { std = "+busted" }
 files["policy/*_spec.lua"] = { std = "lua54+busted" }
+files["policy/cookbook/*_spec.lua"] = { std = "lua54+busted" }

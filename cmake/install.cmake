@@ -22,6 +22,8 @@ install(CODE [[
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/lua/meta DESTINATION share/bridle/lua)
 # bridle.testing, for `busted --lpath=.../share/bridle/lua/?.lua`
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/share/lua/bridle DESTINATION share/bridle/lua)
+# the shipped policies and recipes, to copy from (docs/cookbook.md); the programs have their own
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/policy DESTINATION share/bridle)
 install(FILES ${CMAKE_SOURCE_DIR}/share/completions/bridle.bash
         DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME bridle)
 install(FILES ${CMAKE_SOURCE_DIR}/share/completions/_bridle

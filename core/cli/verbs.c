@@ -13,8 +13,9 @@
 #define OPT_POLICY                                                                                 \
     {                                                                                              \
         "policy", 'p', "POLICY",                                                                   \
-            "the operator's policy, a Lua file (default: policy.lua\n"                             \
-            "in the configuration, else one that asks before effects)",                            \
+            "the operator's policy, a file or a shipped name such as\n"                            \
+            "strict (default: policy.lua in the configuration,\n"                                  \
+            "else one that asks before effects)",                                                  \
             BR_COMPLETE_FILE                                                                       \
     }
 #define OPT_CONFIG                                                                                 \

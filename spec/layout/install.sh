@@ -41,7 +41,8 @@ ls -- "$DESTDIR/usr/libexec/bridle" >"$top/have"
 diff "$top/want" "$top/have" || fail 'libexec/bridle holds other programs than the build'
 [ "$(readlink "$bridle")" = ../libexec/bridle/bridle ] || fail 'bin/bridle does not lead to libexec'
 for file in etc/apparmor.d/bridle usr/share/bash-completion/completions/bridle \
-    usr/share/zsh/site-functions/_bridle usr/share/bridle/lua/meta/bridle-policy.lua; do
+    usr/share/zsh/site-functions/_bridle usr/share/bridle/lua/meta/bridle-policy.lua \
+    usr/share/bridle/policy/cookbook/mine.lua; do
     [ -s "$DESTDIR/$file" ] || fail "'$file' was not installed"
 done
 if [ -d "$build/man" ]; then
