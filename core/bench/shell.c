@@ -17,7 +17,7 @@
 
 #define LINES 1000u
 
-static const char line[] = "cd src && DEBUG=1 make -j4 target13 2>&1 | tail -20 > out.txt";
+static const char line[] = "DEBUG=1 make -j4 target13 2>&1 | tail -20 > out.txt && git verb1 src";
 
 struct script {
     pid_t pid;
