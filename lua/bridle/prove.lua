@@ -23,6 +23,7 @@ for name in ([[sh bash dash zsh ksh fish csh tcsh ash busybox env xargs nice noh
     awk gawk mawk osascript ssh script watch parallel strace gdb]]):gmatch("%S+") do
   INTERPRETERS[name] = true
 end
+local NOTHING = {}
 local LIST_MAX = 64 -- structured commands of one program that are compared with each other
 
 -- ---------------------------------------------------------------------------------------------
@@ -138,9 +139,9 @@ local function command_covers(a, b)
   for k = 1, #a.words do
     if not contains(a.words[k], "*") and not subset(b.words[k], a.words[k]) then return false end
   end
-  for _, group in ipairs(a.flags or {}) do
+  for _, group in ipairs(a.flags or NOTHING) do
     local found = false
-    for _, other in ipairs(b.flags or {}) do found = found or subset(other, group) end
+    for _, other in ipairs(b.flags or NOTHING) do found = found or subset(other, group) end
     if not found then return false end
   end
   return true
@@ -175,14 +176,19 @@ local function better(best, found, rule)
   return best
 end
 
-local function cover_of_pattern(cover, kind, text, rule)
+local function cover_of_all(cover, rule)
+  return better(nil, cover.any, rule)
+end
+
+local function cover_of_pattern(cover, rule, kind, text)
   local best = better(better(nil, cover.any, rule), cover.all, rule)
   local head = literal(text)
   best = better(best, cover.exact[text], rule)
   local lengths, prefix, tails = cover.lengths, cover.prefix, cover.tails
   for i = 1, #lengths do
     local n = lengths[i]
-    if n <= head then best = better(best, prefix[part(text, 1, n)], rule) end
+    local found = n <= head and prefix[part(text, 1, n)]
+    if found and found ~= rule then best = better(best, found, rule) end
   end
   if #tails > 0 then
     local whole = kind == "host" and host_of(text) or text
@@ -192,7 +198,8 @@ local function cover_of_pattern(cover, kind, text, rule)
       if n <= tail then best = better(best, cover.suffix[part(whole, #whole - n + 1, #whole)], rule) end
     end
   end
-  if kind == "command" and next(cover.programs) then
+  local space = kind == "command" and (text:find(" ", 1, true) or #text + 1)
+  if space and cover.programs[part(text, 1, space - 1)] then
     local words = whole_words(text)
     for _, other in ipairs(words[1] and cover.programs[words[1]] or {}) do
       if command_covers_text(other.command, words) then best = better(best, other.rule, rule) end
@@ -201,7 +208,7 @@ local function cover_of_pattern(cover, kind, text, rule)
   return best
 end
 
-local function cover_of_command(cover, c, rule)
+local function cover_of_command(cover, rule, c)
   local best = better(better(nil, cover.any, rule), cover.all, rule)
   local all
   for i, program in ipairs(c.programs) do -- each of them must be covered
@@ -266,7 +273,7 @@ end
 
 --- Why no request can match, or nil.
 local function impossible(rule, conditions)
-  for _, c in ipairs(rule.commands or {}) do
+  for _, c in ipairs(rule.commands or NOTHING) do
     for _, group in ipairs(c.flags or {}) do
       if c.without and subset(group, c.without) then
         return ("it wants the flag '%s' both there and not there"):format(group[1])
@@ -314,7 +321,7 @@ local function over_broad(list, rule)
       for _, text in ipairs(rule.patterns) do
         if not message then message, hint = broad_pattern(action, rule.match, text) end
       end
-      for _, c in ipairs(rule.commands or {}) do
+      for _, c in ipairs(rule.commands or NOTHING) do
         for _, program in ipairs(c.programs) do
           if not message and #c.words == 0 and not c.arguments then
             if program:find("[*?]") then
@@ -347,7 +354,7 @@ local function unasked(list, rule)
 end
 
 local function unknown_tool(list, rule, conditions)
-  for _, index in ipairs(rule.when or {}) do
+  for _, index in ipairs(rule.when or NOTHING) do
     for _, tool in ipairs(conditions[index].tool or {}) do
       if not tool:find("[*?]") and not contains(TOOLS, tool) then
         add(list, "unknown-tool", rule, "speaks of a tool '%s', which there is not%s", tool,
@@ -404,7 +411,7 @@ local function index_rules(rules, conditions)
   for i = 1, #rules do
     local rule = rules[i]
     local skip = false
-    for _, index in ipairs(rule.when or {}) do skip = skip or conditions[index].env ~= nil end
+    for _, index in ipairs(rule.when or NOTHING) do skip = skip or conditions[index].env ~= nil end
     if not skip then
       local key, kind, patterns, commands = key_of(rule.when), rule.match, rule.patterns, rule.commands
       for _, action in ipairs(rule.actions) do
@@ -418,14 +425,14 @@ local function index_rules(rules, conditions)
   return covers
 end
 
-local function each_cover(covers, rule, action, fn)
+local function each_cover(covers, rule, action, fn, a, b)
   local best
   local by_key, star = covers[action], covers["*"]
   local key = key_of(rule.when)
   local plain = by_key and by_key[""]
-  if plain then best = fn(plain) end
+  if plain then best = fn(plain, rule, a, b) end
   if key ~= "" and by_key and by_key[key] then
-    local found = fn(by_key[key])
+    local found = fn(by_key[key], rule, a, b)
     best = better(best, found, rule)
   end
   if action ~= "*" and star then
@@ -451,20 +458,16 @@ local function covers_of(covers, rule)
     end
     if weakest == nil or (weakest and RANK[found.effect] < RANK[weakest.effect]) then weakest = found end
   end
-  local commands = rule.commands or {}
+  local commands = rule.commands or NOTHING
   for _, action in ipairs(rule.actions) do
     if rule.match == "any" then
-      note(each_cover(covers, rule, action, function(cover) return better(nil, cover.any, rule) end))
+      note(each_cover(covers, rule, action, cover_of_all))
     end
     for k = 1, #rule.patterns do
-      local text = rule.patterns[k]
-      note(each_cover(covers, rule, action, function(cover)
-        return cover_of_pattern(cover, rule.match, text, rule)
-      end))
+      note(each_cover(covers, rule, action, cover_of_pattern, rule.match, rule.patterns[k]))
     end
     for k = 1, #commands do
-      note(each_cover(covers, rule, action, function(cover) return cover_of_command(cover, commands[k],
-        rule) end))
+      note(each_cover(covers, rule, action, cover_of_command, commands[k]))
     end
   end
   return weakest or nil, dead, total, one
@@ -527,8 +530,6 @@ local function ordered(list)
   end)
   return list
 end
-
-local NOTHING = {}
 
 --- Errors and warnings of a policy (as policy.lua hands it over) with a profile, each {code, file,
 --- line, id, text}, in the order of their lines.
