@@ -184,6 +184,8 @@ static void test_free_form(void **state)
                           "    assert.equal('mine.lua:4', d.where)\n"
                           "    assert.equal('no-push', d.rule)\n"
                           "    assert.has_error(function() bundle:decide { exce = 'x' } end)\n"
+                          "    local long = ('a'):rep(64)\n"
+                          "    assert.has_error(function() bundle:decide { action = long } end)\n"
                           "  end)\nend)\n");
     TEST("mine.lua", "--spec", "spec");
     expect(0, "rules: 6 of 6 decided a request (100 %)");
