@@ -268,7 +268,8 @@ static void parse(struct walk *w)
         } else {
             shell_refuse(w->sh, "it takes too long to be taken apart");
             w->broken = true;
-            parser_drop();
+            if (parser)
+                ts_parser_reset(parser); /* it would go on with this text otherwise */
         }
     } else {
         shell_refuse(w->sh, "it needs too much memory to be taken apart");
