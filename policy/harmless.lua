@@ -34,7 +34,8 @@ local harmless = {
     "-fprint0", "-fprintf", "-files0-from" } },                                -- -k: -ok and -okdir
   "uniq", "uniq -c", "uniq -d", "uniq -u",                                     -- a second file is written
 
-  -- git: not in another repository, whose configuration may name programs.
+  -- git: not in another repository, whose configuration may name programs. One that lies inside of the
+  -- project is reached by cd; what it names runs in the sandbox, without a question.
   policy.command {
     "git", { "status", "log", "diff", "show", "blame", "grep", "rev-parse", "rev-list", "ls-files", "ls-tree",
       "cat-file", "shortlog", "describe", "merge-base", "name-rev" },

@@ -60,7 +60,7 @@ static int read_profile(const struct br_cli_foreground *f, const char *word,
 static bool is_shipped(const char *word)
 {
     size_t n = strlen(word);
-    for (const char *p = BRIDLE_SHIPPED; n && p; p = strchr(p + 1, ' '))
+    for (const char *p = BRIDLE_SHIPPED; n && p && !strchr(word, ' '); p = strchr(p + 1, ' '))
         if (strncmp(p + 1, word, n) == 0 && (p[1 + n] == ' ' || !p[1 + n]))
             return true;
     return false;

@@ -51,6 +51,8 @@ if bridle policy why -p strict process.exec ls >"$top/out" 2>"$top/err"; then fa
 grep -q "'strict' is a shipped policy and a file here; nothing was started" "$top/err" || fail "$(cat "$top/err")"
 [ -s "$top/out" ] && fail "something was decided with an ambiguous name"
 is ask -p "$source/policy/strict.lua" process.exec ls
-if bridle policy check -p strcit >"$top/out" 2>"$top/err"; then fail "a name that is none was taken"; fi
-grep -q "'strcit' does not exist" "$top/err" || fail "$(cat "$top/err")"
+for name in strcit Strict 'ci default' harmless_spec; do
+    if bridle policy check -p "$name" >"$top/out" 2>"$top/err"; then fail "a name that is none was taken"; fi
+    grep -q "'$name' does not exist" "$top/err" || fail "$(cat "$top/err")"
+done
 echo ok
