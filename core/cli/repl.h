@@ -88,6 +88,7 @@ struct repl_script {
     void (*left_out)(void *ctx, const struct repl_query *q, const struct repl_data *d);
     void *ctx;
     uint64_t silent_since_us;
+    size_t printed; /* by this evaluation, in bytes */
 };
 #define REPL_JSON 1u
 #define REPL_MORE 2u

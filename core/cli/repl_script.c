@@ -41,13 +41,19 @@ static int on_ready(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     return 0;
 }
 
+/* bridle-script prints half of this and then says so; of one that goes on nothing more is shown. */
+#define PRINT_MAX (2u << 20)
+
 static int on_print(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct repl_script *s = ctx;
     (void)c;
     BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(0);
     int r = br_msg_blob(m, BR_BLOB_MAX, &text, err);
-    if (r == 0 && (r = br_rd_done(&m->rd)) == 0 && s->print)
+    if (r == 0)
+        r = br_rd_done(&m->rd);
+    s->printed += text.len;
+    if (r == 0 && s->print && s->printed <= PRINT_MAX)
         s->print(s->ctx, (const char *)text.data, text.len);
     return r;
 }
@@ -266,6 +272,7 @@ static int converse(struct repl_script *s, enum br_msg_type type, enum br_msg_ty
     if (r < 0)
         return r;
     s->done = false;
+    s->printed = 0;
     br_chan_permit(&s->chan, answer);
     r = br_chan_send(&s->chan, type, 0, o, err);
     if (r == 0)
