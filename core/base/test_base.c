@@ -1,6 +1,6 @@
 /*
  * core/base: errors, buffers and readers at their limits, text, the JSON scan, ids and clock,
- * memfds, opening below a directory, secrets.
+ * memfds, opening below a directory, the log.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -701,56 +701,6 @@ static void close_from_keeps_what_it_was_told(void **state)
     assert_int_equal(status, 0);
 }
 
-/* ---- secrets ---- */
-
-static const void *watched;
-static size_t watched_len;
-static int wiped = -1;
-
-void __real_free(void *p);
-void __wrap_free(void *p);
-/* Looks at the bytes of the secret at the moment they are given back. */
-void __wrap_free(void *p)
-{
-    if (p && p == watched) {
-        wiped = 1;
-        for (size_t i = 0; i < watched_len; i++)
-            if (((const unsigned char *)p)[i])
-                wiped = 0;
-        watched = NULL;
-    }
-    __real_free(p);
-}
-
-static void secrets_are_wiped(void **state)
-{
-    (void)state;
-    struct br_secret s = {0};
-    size_t n;
-    assert_int_equal(br_secret_set(&s, "hunter2", 7), 0);
-    assert_memory_equal(br_secret_bytes(&s, &n), "hunter2", 7);
-    assert_int_equal(n, 7);
-    watched = br_secret_bytes(&s, &watched_len);
-    br_secret_wipe(&s);
-    assert_int_equal(wiped, 1);
-    assert_null(br_secret_bytes(&s, &n));
-    assert_int_equal(n, 0);
-    br_secret_wipe(&s); /* harmless */
-    wiped = -1;         /* replacing wipes the old one */
-    assert_int_equal(br_secret_set(&s, "first", 5), 0);
-    watched = br_secret_bytes(&s, &watched_len);
-    assert_int_equal(br_secret_set(&s, "", 0), 0);
-    assert_int_equal(wiped, 1);
-    br_secret_wipe(&s);
-    /* the control: the probe does see bytes that are left */
-    char *p = malloc(4);
-    memcpy(p, "left", 4);
-    watched = p;
-    watched_len = 4;
-    free(p);
-    assert_int_equal(wiped, 0);
-}
-
 /* ---- log ---- */
 
 static void log_lines_are_single_and_clean(void **state)
@@ -805,7 +755,6 @@ int main(void)
         cmocka_unit_test(only_sealed_memfds_are_read),
         cmocka_unit_test(opening_stays_beneath),
         cmocka_unit_test(close_from_keeps_what_it_was_told),
-        cmocka_unit_test(secrets_are_wiped),
         cmocka_unit_test(log_lines_are_single_and_clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /*
  * core/script, private: the parts of the shell decomposer. shell.c has the parser and its budget,
- * shell_walk.c the statements, shell_word.c the words, shell_guess.c what may be in a string that
- * is not understood.
+ * shell_cursor.c the steps through its tree, shell_walk.c the statements, shell_word.c the words,
+ * shell_guess.c what may be in a string that is not understood.
  */
 #ifndef BR_SHELL_PRIV_H
 #define BR_SHELL_PRIV_H
@@ -71,10 +71,27 @@ void shell_put(struct br_shell *sh, char c);
  */
 const char *shell_add_word(struct br_shell *sh, size_t start);
 
+/* ---- shell_cursor.c; each false has made the string opaque, but for the end of a list ---- */
+
+#define SHELL_UNKNOWN "it has something that is not taken apart"
+
 /* Between two nodes there may only be blanks and continued lines, and newlines where `lines`. */
 bool shell_gap(struct walk *w, uint32_t from, uint32_t to, bool lines);
 /* Count a node. False over the budget. */
 bool shell_count(struct walk *w);
+/* One level deeper, which the caller takes back (w->depth). False over the budget. */
+bool shell_enter(struct walk *w);
+/* The node at the cursor, its first child, and the next one beside it. Without a next one the
+ * cursor is at the parent again. */
+TSNode shell_here(struct walk *w);
+bool shell_first_child(struct walk *w);
+bool shell_next_child(struct walk *w);
+/* Is a node's text this, or one of these? */
+bool shell_text_is(const struct walk *w, TSNode n, const char *s);
+bool shell_text_in(const struct walk *w, TSNode n, const char *const *list, size_t count);
+/* The token or the comment at the cursor is one that is understood. */
+void shell_check_token(struct walk *w);
+void shell_check_comment(struct walk *w);
 
 /* shell_word.c: put the word at the cursor as the shell would make it; never its substitutions. */
 void shell_word(struct walk *w, bool assignment);

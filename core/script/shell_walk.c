@@ -9,8 +9,6 @@
 #include "script/argv.h"
 #include "script/shell_priv.h"
 
-#define UNKNOWN "it has something that is not taken apart"
-
 static void statement(struct walk *w);
 
 /* One simple command while it is collected. */
@@ -18,86 +16,6 @@ struct simple {
     unsigned first, count, env_first, env_count;
     uint32_t at; /* the end of the last part */
 };
-
-bool shell_gap(struct walk *w, uint32_t from, uint32_t to, bool lines)
-{
-    bool blank = false;
-    for (uint32_t i = from; i < to; i++) {
-        char c = w->text[i];
-        if (c == ' ' || c == '\t' || (c == '\n' && lines))
-            blank = true;
-        else if (c == '\\' && i + 1 < to && w->text[i + 1] == '\n')
-            i++;
-        else
-            return shell_refuse(w->sh, UNKNOWN);
-    }
-    /* a continued line alone parts nothing: the shell joins what is before and behind it */
-    return (from <= to && (from == to || blank)) || shell_refuse(w->sh, UNKNOWN);
-}
-
-bool shell_count(struct walk *w)
-{
-    return ++w->nodes <= BR_SHELL_NODES_MAX || shell_refuse(w->sh, "it has too many parts");
-}
-
-static bool enter(struct walk *w)
-{
-    return w->depth < BR_SHELL_DEPTH_MAX ? ++w->depth > 0
-                                         : shell_refuse(w->sh, "it is nested too deeply");
-}
-
-static TSNode here(struct walk *w)
-{
-    return ts_tree_cursor_current_node(&w->cursor);
-}
-
-static bool first_child(struct walk *w)
-{
-    return ts_tree_cursor_goto_first_child(&w->cursor);
-}
-
-/* The next one. Otherwise the cursor is at the parent again. */
-static bool next_child(struct walk *w)
-{
-    if (shell_count(w) && ts_tree_cursor_goto_next_sibling(&w->cursor))
-        return true;
-    ts_tree_cursor_goto_parent(&w->cursor);
-    return false;
-}
-
-static bool text_is(const struct walk *w, TSNode n, const char *s)
-{
-    uint32_t from = ts_node_start_byte(n), len = ts_node_end_byte(n) - from;
-    return strlen(s) == len && memcmp(w->text + from, s, len) == 0;
-}
-
-static bool text_in(const struct walk *w, TSNode n, const char *const *list, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (text_is(w, n, list[i]))
-            return true;
-    return false;
-}
-
-static void check_token(struct walk *w)
-{
-    static const char *const known[] = {
-        ";",  "\n",   "&",    "&&", "||", "|",    "|&",   "(",  ")",  "{",     "}",     "if", "fi",
-        "do", "then", "elif", "!",  "`",  "else", "done", "<(", ">(", "while", "until", "$("};
-    if (!text_in(w, here(w), known, BR_ARRAY_LEN(known)))
-        shell_refuse(w->sh, UNKNOWN);
-}
-
-/* From a '#' in front of a word to the end of the line, and not further. */
-static void check_comment(struct walk *w)
-{
-    uint32_t from = ts_node_start_byte(here(w)), to = ts_node_end_byte(here(w));
-    bool ok = from < to && w->text[from] == '#' &&
-              (from == 0 || strchr(" \t\n;&|()", w->text[from - 1])) &&
-              !memchr(w->text + from, '\n', to - from) && (to == w->len || w->text[to] == '\n');
-    if (!ok)
-        shell_refuse(w->sh, "it has a comment that is not understood");
-}
 
 /* ---- what runs inside of words ---- */
 
@@ -109,11 +27,11 @@ static void block(struct walk *w);
  */
 static void inner(struct walk *w, bool gathered)
 {
-    if (!enter(w))
+    if (!shell_enter(w))
         return;
-    if (first_child(w)) {
+    if (shell_first_child(w)) {
         do {
-            enum kind k = shell_kind(here(w));
+            enum kind k = shell_kind(shell_here(w));
             if (k == K_SUBSTITUTION || k == K_PROCESS)
                 block(w);
             else if ((k == K_COMMAND && gathered) || k == K_COMMAND_NAME || shell_is_word(k) ||
@@ -125,7 +43,7 @@ static void inner(struct walk *w, bool gathered)
             else if (k != K_TOKEN && k != K_CONTENT && k != K_NAME && k != K_DESCRIPTOR &&
                      k != K_HERE_START && k != K_HERE_CONTENT && k != K_HERE_END && k != K_COMMENT)
                 statement(w);
-        } while (next_child(w));
+        } while (shell_next_child(w));
     }
     w->depth--;
 }
@@ -133,7 +51,7 @@ static void inner(struct walk *w, bool gathered)
 /* The same for the word at the cursor itself. */
 static void inner_word(struct walk *w)
 {
-    enum kind k = shell_kind(here(w));
+    enum kind k = shell_kind(shell_here(w));
     if (k == K_SUBSTITUTION || k == K_PROCESS)
         block(w);
     else
@@ -144,10 +62,10 @@ static void inner_word(struct walk *w)
 
 static void add_word(struct walk *w, struct simple *s)
 {
-    TSNode n = here(w);
+    TSNode n = shell_here(w);
     size_t start = w->sh->text_len;
     if (s->count > 0 && ts_node_start_byte(n) == s->at)
-        shell_refuse(w->sh, UNKNOWN); /* the shell would join them */
+        shell_refuse(w->sh, SHELL_UNKNOWN); /* the shell would join them */
     shell_word(w, false);
     if (shell_add_word(w->sh, start) && s->count++ == 0)
         s->first = w->sh->nwords - 1;
@@ -158,17 +76,17 @@ static void add_word(struct walk *w, struct simple *s)
 static void put_assignment(struct walk *w, size_t *start)
 {
     unsigned part = 0;
-    uint32_t at = ts_node_start_byte(here(w)), end = ts_node_end_byte(here(w));
+    uint32_t at = ts_node_start_byte(shell_here(w)), end = ts_node_end_byte(shell_here(w));
     *start = w->sh->text_len;
-    if (!first_child(w)) {
-        shell_refuse(w->sh, UNKNOWN);
+    if (!shell_first_child(w)) {
+        shell_refuse(w->sh, SHELL_UNKNOWN);
         return;
     }
     do {
-        TSNode n = here(w);
+        TSNode n = shell_here(w);
         enum kind k = shell_kind(n);
         bool ok = ts_node_start_byte(n) == at && (part == 0   ? k == K_NAME
-                                                  : part == 1 ? text_is(w, n, "=")
+                                                  : part == 1 ? shell_text_is(w, n, "=")
                                                               : part == 2 && shell_is_word(k));
         if (!ok) {
             shell_refuse(w->sh, "it sets a variable in a way that is not taken apart");
@@ -180,17 +98,17 @@ static void put_assignment(struct walk *w, size_t *start)
         }
         at = ts_node_end_byte(n);
         part++;
-    } while (next_child(w));
+    } while (shell_next_child(w));
     if (at != end || part < 2)
-        shell_refuse(w->sh, UNKNOWN);
+        shell_refuse(w->sh, SHELL_UNKNOWN);
 }
 
 static void add_variable(struct walk *w, struct simple *s)
 {
     size_t start;
     if (s->count > 0)
-        shell_refuse(w->sh, UNKNOWN);
-    s->at = ts_node_end_byte(here(w));
+        shell_refuse(w->sh, SHELL_UNKNOWN);
+    s->at = ts_node_end_byte(shell_here(w));
     put_assignment(w, &start);
     if (shell_add_word(w->sh, start) && s->env_count++ == 0)
         s->env_first = w->sh->nwords - 1;
@@ -224,13 +142,13 @@ static enum direction direction_of(const struct walk *w, TSNode n)
 {
     static const char *const writes[] = {">", ">>", ">|"}, *const both[] = {"&>", "&>>"},
                              *const copies[] = {"<&", ">&"};
-    if (text_is(w, n, "<"))
+    if (shell_text_is(w, n, "<"))
         return READ;
-    if (text_in(w, n, writes, BR_ARRAY_LEN(writes)))
+    if (shell_text_in(w, n, writes, BR_ARRAY_LEN(writes)))
         return WRITE;
-    if (text_in(w, n, both, BR_ARRAY_LEN(both)))
+    if (shell_text_in(w, n, both, BR_ARRAY_LEN(both)))
         return BOTH_WRITE;
-    return text_in(w, n, copies, BR_ARRAY_LEN(copies)) ? COPY : TO_NOTHING;
+    return shell_text_in(w, n, copies, BR_ARRAY_LEN(copies)) ? COPY : TO_NOTHING;
 }
 
 static void add_redirect(struct walk *w, size_t start, enum direction d)
@@ -256,14 +174,14 @@ static void add_redirect(struct walk *w, size_t start, enum direction d)
 /* [n]>target, and the words behind it, which are the command's. */
 static void file_redirect(struct walk *w, struct simple *s)
 {
-    TSNode whole = here(w);
+    TSNode whole = shell_here(w);
     enum direction d = TO_NOTHING;
     bool descriptor = false, target = false, op = false;
     uint32_t at = ts_node_start_byte(whole);
-    if (!first_child(w))
+    if (!shell_first_child(w))
         return;
     do {
-        TSNode n = here(w);
+        TSNode n = shell_here(w);
         enum kind k = shell_kind(n);
         if (k == K_DESCRIPTOR && !descriptor && !op) {
             descriptor = true;
@@ -271,12 +189,12 @@ static void file_redirect(struct walk *w, struct simple *s)
         } else if (k == K_TOKEN && !op) {
             static const char *const closes[] = {"<&-", ">&-"};
             if (ts_node_start_byte(n) != at)
-                shell_refuse(w->sh, UNKNOWN);
+                shell_refuse(w->sh, SHELL_UNKNOWN);
             op = true;
             d = direction_of(w, n);
             target = d == TO_NOTHING;
-            if (target && !text_in(w, n, closes, BR_ARRAY_LEN(closes)))
-                shell_refuse(w->sh, UNKNOWN);
+            if (target && !shell_text_in(w, n, closes, BR_ARRAY_LEN(closes)))
+                shell_refuse(w->sh, SHELL_UNKNOWN);
         } else if (shell_is_word(k) && !target) {
             size_t start = w->sh->text_len;
             shell_gap(w, at, ts_node_start_byte(n), false);
@@ -288,29 +206,29 @@ static void file_redirect(struct walk *w, struct simple *s)
             shell_gap(w, at, ts_node_start_byte(n), false);
             add_word(w, s);
         } else { /* behind &>, sh would take the next words for a command of their own */
-            shell_refuse(w->sh, UNKNOWN);
+            shell_refuse(w->sh, SHELL_UNKNOWN);
         }
         at = ts_node_end_byte(n);
-    } while (next_child(w));
+    } while (shell_next_child(w));
     check_before(w, ts_node_start_byte(whole), descriptor);
     if (!target)
-        shell_refuse(w->sh, UNKNOWN);
+        shell_refuse(w->sh, SHELL_UNKNOWN);
 }
 
 static void here_string(struct walk *w)
 {
     size_t start = w->sh->text_len;
     unsigned words = 0;
-    check_before(w, ts_node_start_byte(here(w)), false);
-    if (!first_child(w))
+    check_before(w, ts_node_start_byte(shell_here(w)), false);
+    if (!shell_first_child(w))
         return;
     do {
-        enum kind k = shell_kind(here(w));
+        enum kind k = shell_kind(shell_here(w));
         if (shell_is_word(k) && words++ == 0)
             shell_word(w, false);
         else if (k != K_TOKEN)
-            shell_refuse(w->sh, UNKNOWN);
-    } while (next_child(w));
+            shell_refuse(w->sh, SHELL_UNKNOWN);
+    } while (shell_next_child(w));
     w->sh->text_len = start; /* the program reads it; it is no argument */
 }
 
@@ -361,16 +279,16 @@ static bool here_word(struct walk *w, struct here *h, TSNode n)
 
 static void here_body(struct walk *w, const struct here *h)
 {
-    TSNode body = here(w);
+    TSNode body = shell_here(w);
     uint32_t at = h->body;
-    if (first_child(w)) {
+    if (shell_first_child(w)) {
         do {
-            TSNode n = here(w);
+            TSNode n = shell_here(w);
             enum kind k = shell_kind(n);
             if (k == K_HERE_CONTENT)
                 continue;
             if (h->literal || !(k == K_VARIABLE || k == K_EXPANSION || k == K_SUBSTITUTION)) {
-                shell_refuse(w->sh, UNKNOWN);
+                shell_refuse(w->sh, SHELL_UNKNOWN);
                 continue;
             }
             if (ts_node_start_byte(n) >= at)
@@ -379,12 +297,12 @@ static void here_body(struct walk *w, const struct here *h)
             shell_word(w, false); /* for its checks */
             w->sh->text_len = start;
             at = ts_node_end_byte(n);
-        } while (next_child(w));
+        } while (shell_next_child(w));
     }
     if (!h->literal && h->last >= at)
         shell_here_text(w, at, h->last);
     if (ts_node_end_byte(body) > h->last || ts_node_start_byte(body) < h->line)
-        shell_refuse(w->sh, UNKNOWN);
+        shell_refuse(w->sh, SHELL_UNKNOWN);
 }
 
 /* <<END and the rest of its line; the statements there are looked at by inner(). */
@@ -392,14 +310,14 @@ static void here_redirect(struct walk *w, struct simple *s)
 {
     struct here h = {.strip = false};
     bool ok = false, ended = false;
-    uint32_t at = ts_node_start_byte(here(w));
+    uint32_t at = ts_node_start_byte(shell_here(w));
     check_before(w, at, false);
-    if (!first_child(w))
+    if (!shell_first_child(w))
         return;
     do {
-        TSNode n = here(w);
+        TSNode n = shell_here(w);
         enum kind k = shell_kind(n);
-        if (k == K_TOKEN && text_is(w, n, "<<-"))
+        if (k == K_TOKEN && shell_text_is(w, n, "<<-"))
             h.strip = true;
         if (k == K_HERE_START)
             ok = here_word(w, &h, n);
@@ -411,17 +329,17 @@ static void here_redirect(struct walk *w, struct simple *s)
         } else {
             shell_gap(w, at, ts_node_start_byte(n), false);
             if (ok && k != K_HERE_BODY && ts_node_end_byte(n) > h.line)
-                shell_refuse(w->sh, UNKNOWN);
+                shell_refuse(w->sh, SHELL_UNKNOWN);
             if (k == K_FILE_REDIRECT)
                 file_redirect(w, s);
             else if (shell_is_word(k) && ok && s) {
                 s->at = at;
                 add_word(w, s);
             } else if (k == K_HERE_STRING || k == K_COMMENT || k == K_DESCRIPTOR || k == K_OTHER)
-                shell_refuse(w->sh, UNKNOWN);
+                shell_refuse(w->sh, SHELL_UNKNOWN);
         }
         at = ts_node_end_byte(n);
-    } while (next_child(w));
+    } while (shell_next_child(w));
     if (!ok || !ended)
         shell_refuse(w->sh, "it has a here-document that is not understood");
     if (s)
@@ -457,7 +375,7 @@ static void add_command(struct walk *w, const struct simple *s)
     struct br_shell *sh = w->sh;
     if (s->count == 0) {
         if (s->env_count) /* with a redirection, and no program */
-            shell_refuse(sh, UNKNOWN);
+            shell_refuse(sh, SHELL_UNKNOWN);
         return;
     }
     if (sh->ncommands == BR_SHELL_COMMANDS_MAX) {
@@ -476,22 +394,22 @@ static void add_command(struct walk *w, const struct simple *s)
 
 static void gather(struct walk *w, struct simple *s)
 {
-    if (!first_child(w))
+    if (!shell_first_child(w))
         return;
     do {
-        TSNode n = here(w);
+        TSNode n = shell_here(w);
         enum kind k = shell_kind(n);
         shell_gap(w, s->at, ts_node_start_byte(n), false);
         if (k == K_ASSIGNMENT) {
             add_variable(w, s);
         } else if (k == K_COMMAND_NAME) {
-            if (first_child(w)) {
+            if (shell_first_child(w)) {
                 add_word(w, s);
                 if (ts_tree_cursor_goto_next_sibling(&w->cursor))
-                    shell_refuse(w->sh, UNKNOWN);
+                    shell_refuse(w->sh, SHELL_UNKNOWN);
                 ts_tree_cursor_goto_parent(&w->cursor);
             } else {
-                shell_refuse(w->sh, UNKNOWN);
+                shell_refuse(w->sh, SHELL_UNKNOWN);
             }
         } else if (k == K_FILE_REDIRECT) {
             file_redirect(w, s);
@@ -502,15 +420,15 @@ static void gather(struct walk *w, struct simple *s)
         } else if (shell_is_word(k) || k == K_TOKEN) {
             add_word(w, s);
         } else {
-            shell_refuse(w->sh, UNKNOWN);
+            shell_refuse(w->sh, SHELL_UNKNOWN);
         }
         s->at = ts_node_end_byte(n);
-    } while (next_child(w));
+    } while (shell_next_child(w));
 }
 
 static void simple_command(struct walk *w)
 {
-    struct simple s = {.at = ts_node_start_byte(here(w))};
+    struct simple s = {.at = ts_node_start_byte(shell_here(w))};
     gather(w, &s);
     add_command(w, &s);
     inner(w, false);
@@ -535,12 +453,12 @@ static bool lost_dash(struct walk *w, struct simple *s, uint32_t to)
 /* A body, which may be missing, and its redirections. */
 static void redirected(struct walk *w)
 {
-    struct simple s = {.at = ts_node_start_byte(here(w))};
+    struct simple s = {.at = ts_node_start_byte(shell_here(w))};
     bool body = false, simple = true;
-    if (!first_child(w))
+    if (!shell_first_child(w))
         return;
     do {
-        TSNode n = here(w);
+        TSNode n = shell_here(w);
         enum kind k = shell_kind(n);
         if (!(k == K_HERE_REDIRECT && simple && lost_dash(w, &s, ts_node_start_byte(n))))
             shell_gap(w, s.at, ts_node_start_byte(n), false);
@@ -557,12 +475,12 @@ static void redirected(struct walk *w)
             body = true;
             simple = false;
             if (k == K_OTHER || shell_is_word(k))
-                shell_refuse(w->sh, UNKNOWN);
+                shell_refuse(w->sh, SHELL_UNKNOWN);
         } else {
-            shell_refuse(w->sh, UNKNOWN);
+            shell_refuse(w->sh, SHELL_UNKNOWN);
         }
         s.at = ts_node_end_byte(n);
-    } while (next_child(w));
+    } while (shell_next_child(w));
     add_command(w, &s);
     inner(w, true);
 }
@@ -582,38 +500,38 @@ static void check_variable(struct walk *w, bool exported)
 
 static void variables(struct walk *w, bool exported)
 {
-    uint32_t at = ts_node_start_byte(here(w));
+    uint32_t at = ts_node_start_byte(shell_here(w));
     unsigned part = 0;
-    if (!first_child(w))
+    if (!shell_first_child(w))
         return;
     do {
-        TSNode n = here(w);
+        TSNode n = shell_here(w);
         enum kind k = shell_kind(n);
         shell_gap(w, at, ts_node_start_byte(n), false);
         at = ts_node_end_byte(n);
         if (k == K_ASSIGNMENT)
             check_variable(w, exported);
-        else if (part > 0 || k != K_TOKEN || !text_is(w, n, "export"))
+        else if (part > 0 || k != K_TOKEN || !shell_text_is(w, n, "export"))
             shell_refuse(w->sh, "it declares variables in a way that is not taken apart");
         part++;
-    } while (next_child(w));
+    } while (shell_next_child(w));
 }
 
 /* [ ... ]: a program whose arguments nobody needs to know. */
 static void test_words(struct walk *w)
 {
     static const char *const known[] = {"[", "]", "=", "==", "!=", "!", "-a", "-o"};
-    if (!enter(w))
+    if (!shell_enter(w))
         return;
-    uint32_t at = ts_node_start_byte(here(w));
-    if (first_child(w)) {
+    uint32_t at = ts_node_start_byte(shell_here(w));
+    if (shell_first_child(w)) {
         do {
-            TSNode n = here(w);
+            TSNode n = shell_here(w);
             enum kind k = shell_kind(n);
             shell_gap(w, at, ts_node_start_byte(n), false);
             at = ts_node_end_byte(n);
-            if (k == K_TOKEN && !text_in(w, n, known, BR_ARRAY_LEN(known)))
-                shell_refuse(w->sh, UNKNOWN);
+            if (k == K_TOKEN && !shell_text_in(w, n, known, BR_ARRAY_LEN(known)))
+                shell_refuse(w->sh, SHELL_UNKNOWN);
             if (shell_is_word(k)) {
                 size_t start = w->sh->text_len;
                 shell_word(w, false);
@@ -622,9 +540,9 @@ static void test_words(struct walk *w)
             } else if (k == K_OTHER) {
                 test_words(w);
             } else if (k != K_TOKEN) {
-                shell_refuse(w->sh, UNKNOWN);
+                shell_refuse(w->sh, SHELL_UNKNOWN);
             }
-        } while (next_child(w));
+        } while (shell_next_child(w));
     }
     w->depth--;
 }
@@ -632,7 +550,7 @@ static void test_words(struct walk *w)
 static void test_command(struct walk *w)
 {
     struct br_shell *sh = w->sh;
-    uint32_t from = ts_node_start_byte(here(w));
+    uint32_t from = ts_node_start_byte(shell_here(w));
     if (from + 1 >= w->len || w->text[from] != '[' || !strchr(" \t", w->text[from + 1])) {
         shell_refuse(sh, "it has a test that only bash knows");
     } else {
@@ -653,25 +571,25 @@ static void test_command(struct walk *w)
 
 static void block(struct walk *w)
 {
-    TSNode whole = here(w);
+    TSNode whole = shell_here(w);
     uint32_t at = ts_node_start_byte(whole);
-    if (!enter(w))
+    if (!shell_enter(w))
         return;
-    if (first_child(w)) {
+    if (shell_first_child(w)) {
         do {
-            TSNode n = here(w);
+            TSNode n = shell_here(w);
             enum kind k = shell_kind(n);
             shell_gap(w, at, ts_node_start_byte(n), true);
             at = ts_node_end_byte(n);
             if (k == K_TOKEN)
-                check_token(w);
+                shell_check_token(w);
             else if (k == K_COMMENT)
-                check_comment(w);
+                shell_check_comment(w);
             else if (k == K_FILE_REDIRECT) /* $(< file) */
                 file_redirect(w, NULL);
             else
                 statement(w);
-        } while (next_child(w));
+        } while (shell_next_child(w));
     }
     shell_gap(w, at, ts_node_end_byte(whole), true);
     w->depth--;
@@ -679,11 +597,11 @@ static void block(struct walk *w)
 
 static void for_loop(struct walk *w)
 {
-    uint32_t at = ts_node_start_byte(here(w));
-    if (!first_child(w))
+    uint32_t at = ts_node_start_byte(shell_here(w));
+    if (!shell_first_child(w))
         return;
     do {
-        TSNode n = here(w);
+        TSNode n = shell_here(w);
         enum kind k = shell_kind(n);
         size_t start = w->sh->text_len;
         shell_gap(w, at, ts_node_start_byte(n), true);
@@ -701,17 +619,17 @@ static void for_loop(struct walk *w)
         } else if (k == K_BLOCK) {
             statement(w);
             continue;
-        } else if (k != K_TOKEN || text_is(w, n, "select")) {
-            shell_refuse(w->sh, UNKNOWN);
+        } else if (k != K_TOKEN || shell_text_is(w, n, "select")) {
+            shell_refuse(w->sh, SHELL_UNKNOWN);
         }
         w->sh->text_len = start;
-    } while (next_child(w));
+    } while (shell_next_child(w));
 }
 
 /* A pattern of `case`: its text decides nothing, but it must be one. */
 static void check_pattern(struct walk *w)
 {
-    TSNode n = here(w);
+    TSNode n = shell_here(w);
     for (uint32_t i = ts_node_start_byte(n); i < ts_node_end_byte(n); i++)
         if (strchr(";&|()<>`\n\\", w->text[i]))
             shell_refuse(w->sh, "it has a pattern that is not understood");
@@ -720,23 +638,23 @@ static void check_pattern(struct walk *w)
 static void case_part(struct walk *w)
 {
     static const char *const known[] = {"case", "in", "esac", "(", ")", "|", ";;", ";", "\n", "&"};
-    uint32_t at = ts_node_start_byte(here(w));
-    bool item = shell_kind(here(w)) == K_CASE_ITEM;
-    if (!enter(w))
+    uint32_t at = ts_node_start_byte(shell_here(w));
+    bool item = shell_kind(shell_here(w)) == K_CASE_ITEM;
+    if (!shell_enter(w))
         return;
-    if (first_child(w)) {
+    if (shell_first_child(w)) {
         do {
-            TSNode n = here(w);
+            TSNode n = shell_here(w);
             enum kind k = shell_kind(n);
             shell_gap(w, at, ts_node_start_byte(n), true);
             at = ts_node_end_byte(n);
             if (k == K_TOKEN) {
-                if (!text_in(w, n, known, BR_ARRAY_LEN(known)))
-                    shell_refuse(w->sh, UNKNOWN);
+                if (!shell_text_in(w, n, known, BR_ARRAY_LEN(known)))
+                    shell_refuse(w->sh, SHELL_UNKNOWN);
             } else if (k == K_CASE_ITEM) {
                 case_part(w);
             } else if (k == K_COMMENT) {
-                check_comment(w);
+                shell_check_comment(w);
             } else if (shell_is_word(k)) {
                 if (item)
                     check_pattern(w);
@@ -744,9 +662,9 @@ static void case_part(struct walk *w)
             } else if (item) {
                 statement(w);
             } else {
-                shell_refuse(w->sh, UNKNOWN);
+                shell_refuse(w->sh, SHELL_UNKNOWN);
             }
-        } while (next_child(w));
+        } while (shell_next_child(w));
     }
     w->depth--;
 }
@@ -754,36 +672,36 @@ static void case_part(struct walk *w)
 /* The body is decided whether it is called or not. */
 static void function(struct walk *w)
 {
-    uint32_t at = ts_node_start_byte(here(w));
+    uint32_t at = ts_node_start_byte(shell_here(w));
     unsigned words = 0;
-    if (!first_child(w))
+    if (!shell_first_child(w))
         return;
     do {
-        TSNode n = here(w);
+        TSNode n = shell_here(w);
         enum kind k = shell_kind(n);
         shell_gap(w, at, ts_node_start_byte(n), true);
         at = ts_node_end_byte(n);
         if (k == K_WORD && words++ == 0) {
             for (uint32_t i = ts_node_start_byte(n); i < at; i++)
                 if (strchr("\\*?[~{}=!#", w->text[i]))
-                    shell_refuse(w->sh, UNKNOWN);
+                    shell_refuse(w->sh, SHELL_UNKNOWN);
         } else if (k == K_TOKEN) {
-            if (!text_is(w, n, "(") && !text_is(w, n, ")"))
+            if (!shell_text_is(w, n, "(") && !shell_text_is(w, n, ")"))
                 shell_refuse(w->sh, "it has a function in a form that only bash knows");
         } else if (k == K_BLOCK) {
             statement(w);
         } else {
-            shell_refuse(w->sh, UNKNOWN);
+            shell_refuse(w->sh, SHELL_UNKNOWN);
             inner_word(w);
         }
-    } while (next_child(w));
+    } while (shell_next_child(w));
 }
 
 static void statement(struct walk *w)
 {
-    if (!enter(w))
+    if (!shell_enter(w))
         return;
-    switch (shell_kind(here(w))) {
+    switch (shell_kind(shell_here(w))) {
     case K_BLOCK:
         block(w);
         break;
@@ -815,7 +733,7 @@ static void statement(struct walk *w)
         function(w);
         break;
     default:
-        shell_refuse(w->sh, UNKNOWN);
+        shell_refuse(w->sh, SHELL_UNKNOWN);
         inner(w, false);
         break;
     }
@@ -824,7 +742,7 @@ static void statement(struct walk *w)
 
 void shell_walk(struct walk *w)
 {
-    TSNode root = here(w);
+    TSNode root = shell_here(w);
     if (ts_node_has_error(root) || shell_kind(root) != K_BLOCK) {
         shell_refuse(w->sh, "its grammar is not understood");
         w->broken = true;
