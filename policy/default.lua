@@ -17,7 +17,7 @@
 
 local policy = require "bridle.policy"
 
-local environment = { ".env", ".env.*", "**/.env", "**/.env.*", ".npmrc", "**/.npmrc" }
+local environment = { ".env", ".env.*", "**/.env", "**/.env.*", ".npmrc", "**/.npmrc", ".envrc", "**/.envrc" }
 
 return policy.bundle {
   api = 1,
@@ -31,8 +31,24 @@ return policy.bundle {
       reason = "environment files often hold passwords",
     },
 
-    -- Writing. The sandbox refuses whatever the manifest's allowed_paths do not name.
-    policy.otherwise { id = "write", action = "fs.write" },
+    -- Writing. The sandbox refuses whatever the manifest's allowed_paths do not name. Asked about are
+    -- the files by which a write becomes a command that somebody runs later.
+    policy.allow { id = "write", action = "fs.write", accept = "over-broad" },
+    policy.ask {
+      id = "write-environment", action = "fs.write", path = environment,
+      reason = "environment files decide what programs do, and often hold passwords",
+    },
+    policy.ask {
+      id = "write-automation", action = "fs.write",
+      path = { ".github/**", ".gitlab-ci.yml", ".circleci/**", "Jenkinsfile", "**/Jenkinsfile",
+        ".vscode/**", ".idea/**", ".husky/**", ".pre-commit-config.yaml" },
+      reason = "it runs on another machine, or when somebody opens the project",
+    },
+    policy.ask {
+      id = "write-repository", action = "fs.write",
+      path = { "HEAD", "**/HEAD", ".gitmodules", "**/.gitmodules", ".gitattributes", "**/.gitattributes" },
+      reason = "it makes a directory a repository, or decides what git runs",
+    },
 
     -- Commands run inside the sandbox: no network, no credentials. What is not harmless is asked about.
     policy.otherwise { id = "exec", action = "process.exec" },

@@ -23,8 +23,14 @@ describe("the default policy", function()
 
   describe("writing", function()
     testing.cases(bundle, {
-      { action = "fs.write", subject = "src/main.c", effect = "ask", rule = "write" },
-      { action = "fs.write", subject = ".env", effect = "ask", rule = "write" },
+      { action = "fs.write", subject = "src/main.c", effect = "allow", rule = "write" },
+      { action = "fs.write", subject = "README.md", effect = "allow", rule = "write" },
+      { action = "fs.write", subject = "app/.env", effect = "ask", rule = "write-environment" },
+      { action = "fs.write", subject = ".envrc", effect = "ask", rule = "write-environment" },
+      { action = "fs.write", subject = ".github/workflows/ci.yml", effect = "ask",
+        rule = "write-automation" },
+      { action = "fs.write", subject = "sub/HEAD", effect = "ask", rule = "write-repository" },
+      { action = "fs.write", subject = ".gitattributes", effect = "ask", rule = "write-repository" },
       { action = "fs.write", subject = "a/b/cert.pem", effect = "deny", rule = "write-keys" },
       { action = "fs.write", subject = ".aws/credentials", effect = "deny", rule = "write-keys" },
       { action = "fs.write", subject = ".git/config", effect = "deny", rule = "no-git-internals" },
@@ -53,7 +59,9 @@ describe("the default policy", function()
       { exec = "git send-email x.patch", effect = "deny", rule = "no-push" },
       { exec = "PATH=/tmp/x ls", effect = "ask", rule = "environment" },
       { exec = "LD_PRELOAD=./a.so make", effect = "ask", rule = "environment" },
-      { "a redirection writes", exec = "echo x > deploy.key", effect = "deny", rule = "write-keys" },
+      { "a redirection writes", exec = "echo x > src/a.c", effect = "allow", rule = "write" },
+      { "only commands that say what they write", exec = "touch src/a.c", effect = "ask", rule = "exec" },
+      { "not where nobody looks", exec = "echo x > deploy.key", effect = "deny", rule = "write-keys" },
     })
   end)
 

@@ -1,4 +1,4 @@
--- What no shipped bundle lets happen, whatever else it allows: default, scoped, strict, review-only
+-- What no shipped bundle lets happen, whatever else it allows: default, strict, review-only
 -- and ci extend this one. A bundle of your own that extends one of those has these rules too, and
 -- cannot replace them. To leave one out, copy this file as well, and put its rules into your own.
 

@@ -28,7 +28,7 @@ describe("the bundle denials", function()
   })
 end)
 
-for _, name in ipairs { "default", "scoped", "strict", "review-only", "ci" } do
+for _, name in ipairs { "default", "strict", "review-only", "ci" } do
   describe("the denials in " .. name, function()
     local list = {}
     for i, case in ipairs(denied) do

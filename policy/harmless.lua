@@ -1,5 +1,5 @@
 -- Commands that are allowed without a question, since they only read and print. Extended by the
--- shipped bundles default, scoped, review-only and ci.
+-- shipped bundles default, review-only and ci.
 --
 -- Each was looked through for options that write a file or run another program; 'without' names
 -- those, and with one of them the command is as any other. Not here, since nothing can be said of

@@ -50,10 +50,10 @@ static void test_default_policy(void **state)
     assert_string_equal(text_of(json_array_get(sources, 1), "name"), "default");
     assert_string_equal(text_of(json_array_get(sources, 2), "name"), "adhoc");
     assert_string_equal(text_of(rig_rule(&g, "profile:no-network"), "effect"), "deny");
-    const json_t *write = json_array_get(json_object_get(g.a.table, "fallbacks"), 0);
-    assert_string_equal(text_of(write, "id"), "operator:write");
-    assert_string_equal(text_of(write, "effect"), "ask");
-    assert_string_equal(text_of(write, "file"), "default.lua");
+    const json_t *exec = json_array_get(json_object_get(g.a.table, "fallbacks"), 0);
+    assert_string_equal(text_of(exec, "id"), "operator:exec");
+    assert_string_equal(text_of(exec, "effect"), "ask");
+    assert_string_equal(text_of(exec, "file"), "default.lua");
     assert_string_equal(text_of(rig_rule(&g, "operator:read"), "match"), "any");
     const json_t *rm = rig_rule(&g, "operator:no-rm-absolute");
     assert_string_equal(text_of(rm, "match"), "program");
@@ -85,7 +85,7 @@ static void test_manifest(void **state)
     assert_string_equal(text_of(rig_rule(&g, "manifest:fs.read:*"), "match"), "any");
     assert_string_equal(text_of(rig_rule(&g, "manifest:fs.read:secret/**"), "match"), "path");
     const json_t *fallbacks = json_object_get(g.a.table, "fallbacks");
-    assert_int_equal(json_array_size(fallbacks), 3); /* fs.read has a "*"; two are the policy's */
+    assert_int_equal(json_array_size(fallbacks), 2); /* fs.read has a "*"; one is the policy's */
     assert_string_equal(text_of(json_array_get(fallbacks, 0), "id"),
                         "manifest:process.exec:unmatched");
     assert_string_equal(text_of(json_array_get(fallbacks, 0), "effect"), "deny");
@@ -133,7 +133,7 @@ static void test_manifest_in_workspace(void **state)
     assert_null(rig_rule(&g, "manifest:fs.read:*"));
     assert_non_null(rig_rule(&g, "manifest:process.exec:rm *"));
     assert_non_null(rig_rule(&g, "manifest:fs.write"));
-    assert_int_equal(json_array_size(json_object_get(g.a.table, "fallbacks")), 3);
+    assert_int_equal(json_array_size(json_object_get(g.a.table, "fallbacks")), 2);
     assert_int_equal(json_array_size(g.a.warnings), 2);
     assert_non_null(strstr(json_string_value(json_array_get(g.a.warnings, 0)),
                            "'manifest:fs.read:*' is not counted"));

@@ -18,7 +18,7 @@ end
 return policy.bundle {
   api = 1,
   name = "lock-files",
-  extend = "scoped",
+  extend = "default",
   rules = {
     policy.deny {
       id = "no-dependency-files", action = "fs.write", path = paths,

@@ -14,7 +14,10 @@ return policy.bundle {
         "**/.env.local" },
       reason = "environment files often hold passwords",
     },
-    policy.allow { id = "write-sources", action = "fs.write", path = { "src/**", "tests/**" } },
+    policy.ask {
+      id = "write-build", action = "fs.write", path = { "Makefile", "**/Makefile" },
+      reason = "what is built, and how, is looked at",
+    },
     policy.deny {
       id = "no-license", action = "fs.write", path = { "LICENSE", "NOTICE" },
       reason = "the licence is changed by people",

@@ -8,7 +8,9 @@ return policy.bundle {
   api = 1,
   name = "models",
   extend = "default",
+  replace = "write",
   rules = {
+    policy.otherwise { id = "write", action = "fs.write" },
     policy.allow {
       id = "trusted-writes", action = "fs.write", path = { "src/**", "tests/**" },
       when = { model = "trusted/*" },

@@ -8,7 +8,9 @@ return policy.bundle {
   api = 1,
   name = "tools",
   extend = "default",
+  replace = "write",
   rules = {
+    policy.otherwise { id = "write", action = "fs.write" },
     policy.allow { id = "edits", action = "fs.write", when = { tool = "fs_edit" } },
     policy.deny {
       id = "no-listing-of-home", action = "fs.read", path = { "home/**" }, when = { tool = { "fs_list",

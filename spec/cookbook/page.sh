@@ -34,13 +34,13 @@ list=$(sed -n 's/^| `\([a-z-]*\)` |.*/\1/p' "$page" | sort)
     grep -v '_spec$' | grep -vx -e denials -e harmless | sort)" ] || fail "the page lists others than there are: $list"
 
 # by name on the command line
-for name in default scoped strict review-only ci denials harmless; do
+for name in default strict review-only ci denials harmless; do
     bridle policy check --strict -p "$name" >"$top/out"
     [ "$name" = harmless ] || is deny -p "$name" process.exec git push
 done
 is ask -p harmless process.exec git push
-is ask -p default fs.write src/a
-is allow -p scoped fs.write src/a
+is allow -p default fs.write src/a
+is ask -p strict fs.write src/a
 is ask -p strict process.exec ls
 is deny -p review-only fs.write src/a
 is allow -p ci process.exec make test

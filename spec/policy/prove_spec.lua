@@ -10,9 +10,8 @@ local profile = require "bridle.profile"
 local open = profile.load(require "profiles.run-v1")
 open.rules = {}
 
-local function compiled(text, with, more)
-  local bundle = sandbox.policy(("return policy.bundle { api = 1, name = 'b', %s rules = {\n%s } }")
-    :format(more or "", text))
+--- As it arrives in the state that compiles.
+local function exported(bundle)
   local data = policy.export(bundle)
   for _, rule in ipairs(data.rules) do
     local accepted
@@ -22,6 +21,12 @@ local function compiled(text, with, more)
     end
     rule.accepted = accepted
   end
+  return data
+end
+
+local function compiled(text, with, more)
+  local data = exported(sandbox.policy(("return policy.bundle { api = 1, name = 'b', %s rules = {\n%s } }")
+    :format(more or "", text)))
   return compile.run { profile = with or open, policy = data, goal = "g", allowed = {}, in_workspace = false }
 end
 
@@ -264,7 +269,7 @@ describe("the shipped bundles", function()
   it("have nothing that is dead, broad or double", function()
     local bundle = assert(load(sandbox.read("policy/default.lua"), "@default.lua", "t"))()
     local result = compile.run { profile = profile.load(require "profiles.run-v1"),
-      policy = policy.export(bundle),
+      policy = exported(bundle),
       goal = "g", allowed = {}, in_workspace = false }
     assert.is_nil(result.error and result.error.text)
     assert.same({}, { table.unpack(result.warnings) })

@@ -33,7 +33,7 @@ package.preload["bridle.host"] = function()
       return info.short_src, info.linedefined
     end,
     bundles = function()
-      return { "ci", "default", "denials", "harmless", "review-only", "scoped", "strict" }
+      return { "ci", "default", "denials", "harmless", "review-only", "strict" }
     end,
     bundle = function(name)
       return assert(load(sandbox.read("policy/" .. name .. ".lua"), "@policy/" .. name .. ".lua", "t"))()
