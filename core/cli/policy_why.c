@@ -336,6 +336,12 @@ static json_t *request(const struct br_cli_args *a, struct br_err *err)
     } else if (!shell && strcmp(action, "process.exec") == 0 && words == 0) {
         (void)br_err_set(err, BR_E_USAGE,
                          "there is no command: bridle policy why process.exec COMMAND...");
+    } else if (!shell && words && strncmp(a->operands[2], "--shell", 7) == 0) {
+        (void)br_err_set(
+            err, BR_E_USAGE,
+            "'%.80s' would be the program, no option; a line of a shell is asked about "
+            "with: bridle policy why --shell 'LINE'",
+            a->operands[2]);
     } else if (!shell && strcmp(action, "process.exec") != 0 && words > 1) {
         (void)br_err_set(err, BR_E_USAGE,
                          "'%.80s' is one word too many: only process.exec has several",

@@ -266,6 +266,8 @@ static void test_why_of_odd_requests(void **state)
     expect_refused(2, "there is no command");
     POLICY("why", "-p", "some.lua");
     expect_refused(2, "something is missing");
+    POLICY("why", "process.exec", "--shell", "ls");
+    expect_refused(2, "bridle policy why --shell 'LINE'");
     POLICY("why", "fs.read", "a", "b");
     expect_refused(2, "'b' is one word too many");
     POLICY("why", "fs.read", "\xff");
