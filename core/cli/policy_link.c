@@ -61,8 +61,26 @@ static int wait_for(struct policy_link *l, json_t **what, struct br_err *err)
                    : br_err_set(err, BR_E_PROGRAM_DIED, "the session ended without an answer");
 }
 
-int policy_open(struct policy_link *l, const struct br_cli_args *a, const char *file,
-                struct br_err *err)
+/* The text of the bundle, changed. */
+static int change(struct br_buf *text, size_t site, struct br_err *err)
+{
+    struct policy_sites sites;
+    struct br_buf changed = BR_BUF_INIT(0);
+    int r = policy_sites_find(&sites, (const char *)text->data, text->len, err);
+    if (r == 0 && site >= sites.n)
+        r = br_err_set(err, BR_E_NOT_FOUND, "the bundle has no place to change");
+    if (r == 0)
+        r = policy_site_change(&changed, (const char *)text->data, text->len, &sites.list[site],
+                               err);
+    policy_sites_free(&sites);
+    br_buf_free(r == 0 ? text : &changed);
+    if (r == 0)
+        *text = changed;
+    return r;
+}
+
+static int open_link(struct policy_link *l, const struct br_cli_args *a, const char *file,
+                     size_t site, struct br_err *err)
 {
     memset(l, 0, sizeof(*l));
     struct br_cli_foreground f = {.mode = BR_RUN_POLICY,
@@ -72,6 +90,10 @@ int policy_open(struct policy_link *l, const struct br_cli_args *a, const char *
                                   .manifest = br_cli_opt(a, "manifest"),
                                   .goal = "policy"};
     int r = br_cli_documents_read(&f, &l->d, err);
+    if (r < 0)
+        return r;
+    if (site != SIZE_MAX)
+        r = change(&l->d.policy.text, site, err);
     if (r < 0)
         return r;
     l->open = true;
@@ -85,12 +107,17 @@ int policy_open(struct policy_link *l, const struct br_cli_args *a, const char *
     return r;
 }
 
-int policy_open_good(struct policy_link *l, const struct br_cli_args *a, const char *file,
-                     struct br_err *err)
+int policy_open(struct policy_link *l, const struct br_cli_args *a, const char *file,
+                struct br_err *err)
 {
-    int r = policy_open(l, a, file, err);
-    if (r < 0 || json_is_true(json_object_get(l->report, "ok")))
-        return r;
+    return open_link(l, a, file, SIZE_MAX, err);
+}
+
+/* A bundle that did not compile is an error. */
+static int compiled(const struct policy_link *l, struct br_err *err)
+{
+    if (json_is_true(json_object_get(l->report, "ok")))
+        return 0;
     const json_t *e = json_object_get(l->report, "error");
     const char *name = json_string_value(json_object_get(e, "code"));
     const char *text = json_string_value(json_object_get(e, "message"));
@@ -99,6 +126,20 @@ int policy_open_good(struct policy_link *l, const struct br_cli_args *a, const c
         if (strcmp(br_code_name(i), name) == 0)
             code = i;
     return br_err_set(err, (enum br_code)code, "%s", text ? text : "it did not compile");
+}
+
+int policy_open_good(struct policy_link *l, const struct br_cli_args *a, const char *file,
+                     struct br_err *err)
+{
+    int r = policy_open(l, a, file, err);
+    return r < 0 ? r : compiled(l, err);
+}
+
+int policy_open_changed(struct policy_link *l, const struct br_cli_args *a, const char *file,
+                        size_t site, struct br_err *err)
+{
+    int r = open_link(l, a, file, site, err);
+    return r < 0 ? r : compiled(l, err);
 }
 
 static int exchange(struct policy_link *l, enum br_msg_type type, const char *text, size_t n,

@@ -126,6 +126,38 @@ bool policy_expected(const json_t *said, const json_t *expect);
 /* True if a spec can see no difference between two answers. */
 bool policy_same_answer(const json_t *a, const json_t *b);
 
+/* ---- branches of the functions in a bundle (policy_branch.c) ---- */
+
+enum policy_site_kind {
+    POLICY_SITE_BRANCH,    /* a body: of a function, a loop, after then or else */
+    POLICY_SITE_OTHERWISE, /* of an if without else, where no condition is true */
+    POLICY_SITE_CONDITION, /* of if and elseif: can be the opposite */
+    POLICY_SITE_DENY,      /* return "deny": can be "ask" */
+    POLICY_SITE_ASK,
+};
+struct policy_site {
+    enum policy_site_kind kind;
+    size_t at, end; /* what of the text is changed */
+    unsigned line;
+    const char *what; /* is said if nothing reaches or notices it; static */
+};
+struct policy_sites {
+    struct policy_site *list;
+    size_t n, cap;
+};
+/* The error that is raised in a branch. */
+#define POLICY_SITE_MARK "this branch was reached"
+/* Of a text that compiles. Free it in any case. */
+int policy_sites_find(struct policy_sites *out, const char *text, size_t n, struct br_err *err);
+void policy_sites_free(struct policy_sites *s);
+bool policy_site_is_branch(const struct policy_site *s);
+/* The text with one of them changed; a branch then raises an error. Free out in any case. */
+int policy_site_change(struct br_buf *out, const char *text, size_t n, const struct policy_site *s,
+                       struct br_err *err);
+/* policy_open_good(), for a bundle with its site-th place changed. */
+int policy_open_changed(struct policy_link *l, const struct br_cli_args *a, const char *file,
+                        size_t site, struct br_err *err);
+
 /* ---- output: collected, written now and then, an end of it remembered ---- */
 
 struct policy_out {

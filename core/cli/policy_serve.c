@@ -59,8 +59,21 @@ static json_t *ask(struct policy_link *l, json_t *q, struct br_err *err)
     return said;
 }
 
-static json_t *use_mutant(struct policy_link *l, const json_t *mutant, struct br_err *err)
+/* Decide by the bundle with a place of its text changed. */
+static json_t *use_changed(struct policy_link *l, const struct br_cli_args *a, const json_t *site,
+                           struct br_err *err)
 {
+    policy_close(l);
+    int r = policy_open_changed(l, a, a->noperands > 1 ? a->operands[1] : NULL,
+                                (size_t)json_integer_value(site), err);
+    return r < 0 ? NULL : json_object();
+}
+
+static json_t *use_mutant(struct policy_link *l, const struct br_cli_args *a, const json_t *mutant,
+                          struct br_err *err)
+{
+    if (json_object_get(mutant, "site"))
+        return use_changed(l, a, json_object_get(mutant, "site"), err);
     json_t *table = policy_mutate(l->table, mutant);
     int r = table ? policy_use_json(l, table, err)
                   : br_err_set(err, BR_E_NOT_FOUND, "the bundle has no rule to change");
@@ -90,7 +103,8 @@ static json_t *read_recorded(const char *file, struct br_err *err)
     return NULL;
 }
 
-static json_t *answer(struct policy_link *l, const char *line, size_t n)
+static json_t *answer(struct policy_link *l, const struct br_cli_args *a, const char *line,
+                      size_t n)
 {
     struct br_err err = {.code = BR_OK};
     json_t *q = NULL, *said = NULL;
@@ -100,7 +114,7 @@ static json_t *answer(struct policy_link *l, const char *line, size_t n)
     if (!json_is_object(q))
         (void)br_err_set(&err, BR_E_INVALID_JSON, "the request is not a JSON object");
     else if (json_object_get(q, "mutant"))
-        said = use_mutant(l, json_object_get(q, "mutant"), &err);
+        said = use_mutant(l, a, json_object_get(q, "mutant"), &err);
     else if (recorded)
         said = read_recorded(recorded, &err);
     else if (json_object_size(q) == 0)
@@ -131,7 +145,7 @@ int policy_serve(const struct br_cli_args *a)
     ssize_t n;
     int r = policy_open_good(&l, a, a->noperands > 1 ? a->operands[1] : NULL, &err), w = 0;
     while (w == 0 && (n = getline(&line, &cap, stdin)) >= 0)
-        w = put_line(r < 0 ? failure(&err) : answer(&l, line, (size_t)n));
+        w = put_line(r < 0 ? failure(&err) : answer(&l, a, line, (size_t)n));
     policy_close(&l);
     return r < 0 ? br_code_exit(r) : 0;
 }

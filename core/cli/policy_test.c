@@ -12,50 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/policy_priv.h"
+#include "cli/policy_test.h"
 
-#define VARIANTS_MAX 16u
 #define CHECKS_MAX 256u
-
-struct rule { /* as its author wrote it */
-    const char *id;
-    size_t len;
-    const json_t *row; /* its first one */
-    bool fallback;
-    unsigned matched, decided;
-    size_t stamp;
-};
-
-/* What a spec may load: the bundle with a profile and a manifest. */
-struct variant {
-    struct policy_link l;
-    const char *profile, *manifest;
-    unsigned *of_row; /* the rule of each row of the table; UINT_MAX: of another source */
-};
-
-struct asked {
-    const json_t *record;
-    unsigned variant;
-    unsigned *rules, nrules; /* that a change of could be seen here */
-    bool all;                /* of any */
-};
-
-struct test {
-    const struct br_cli_args *a;
-    struct policy_specs specs;
-    struct variant v[VARIANTS_MAX];
-    unsigned nv;
-    struct rule *rules;
-    unsigned nrules, inherited;
-    json_t *records;
-    struct asked *asked;
-    size_t nasked;
-    unsigned checked, unnamed;
-    json_t *checks; /* {id: {ask, deny}} */
-    json_t *survivors;
-    unsigned mutants, killed, rerun, impossible;
-    int status; /* of busted */
-};
 
 /* ---- rules ---- */
 
@@ -143,6 +102,14 @@ static void set_opt(struct br_cli_args *a, const char *name, const char *value)
             a->value[i] = value && *value ? value : NULL;
 }
 
+static struct br_cli_args args_of(const struct test *t, const struct variant *v)
+{
+    struct br_cli_args a = *t->a;
+    set_opt(&a, "profile", v->profile);
+    set_opt(&a, "manifest", v->manifest);
+    return a;
+}
+
 /* The link for what a request was asked of. */
 static int find_variant(struct test *t, const char *profile, const char *manifest, unsigned *out,
                         struct br_err *err)
@@ -154,11 +121,9 @@ static int find_variant(struct test *t, const char *profile, const char *manifes
         return br_err_set(err, BR_E_LIMIT_EXCEEDED,
                           "the specs load the bundle with more than %u profiles and manifests",
                           VARIANTS_MAX);
-    struct br_cli_args a = *t->a;
     struct variant *v = &t->v[t->nv++];
     *v = (struct variant){.profile = profile, .manifest = manifest};
-    set_opt(&a, "profile", profile);
-    set_opt(&a, "manifest", manifest);
+    struct br_cli_args a = args_of(t, v);
     int r = policy_open_good(&v->l, &a, *t->specs.bundle ? t->specs.bundle : NULL, err);
     return r < 0 ? r : map_rows(t, v, err);
 }
@@ -286,8 +251,8 @@ static bool concerns(const struct asked *q, unsigned rule)
 }
 
 /* Decide again what the rule concerns. *noticed by a case; *differs where a spec looked itself. */
-static int replay_one(struct test *t, unsigned variant, unsigned rule, bool *noticed, bool *differs,
-                      struct br_err *err)
+static int replay_one(struct test *t, struct policy_link *l, unsigned variant, unsigned rule,
+                      bool *noticed, bool *differs, struct br_err *err)
 {
     int r = 0;
     for (size_t i = 0; r == 0 && !*noticed && i < t->nasked; i++) {
@@ -298,7 +263,7 @@ static int replay_one(struct test *t, unsigned variant, unsigned rule, bool *not
             continue;
         json_t *request = json_copy(json_object_get(q->record, "request"));
         json_object_del(request, "explain");
-        r = policy_ask(&t->v[variant].l, request, &said, err);
+        r = policy_ask(l, request, &said, err);
         if (r == -BR_E_INVALID_ARGUMENTS) { /* one that no table decides */
             *err = (struct br_err){.code = BR_OK};
             r = 0;
@@ -315,11 +280,22 @@ static int replay_one(struct test *t, unsigned variant, unsigned rule, bool *not
     return r;
 }
 
+static int run_again(struct test *t, const json_t *mutant, bool *noticed, struct br_err *err)
+{
+    int status = 0;
+    BR_CLEANUP_FREE char *text = json_dumps(mutant, JSON_COMPACT);
+    t->rerun++;
+    int r = text ? policy_specs_run(&t->specs, text, &status, err)
+                 : br_err_set(err, BR_E_NOMEM, "no memory for a mutant");
+    *noticed = status != 0;
+    return r;
+}
+
 static int try_mutant(struct test *t, const json_t *mutant, unsigned rule, bool *possible,
                       bool *noticed, struct br_err *err)
 {
     bool differs = false;
-    int r = 0, status = 0;
+    int r = 0;
     *possible = true;
     *noticed = false;
     for (unsigned v = 0; r == 0 && *possible && !*noticed && v < t->nv; v++) {
@@ -333,17 +309,12 @@ static int try_mutant(struct test *t, const json_t *mutant, unsigned rule, bool 
             *possible = false;
             r = 0;
         } else if (r == 0) {
-            r = replay_one(t, v, rule, noticed, &differs, err);
+            r = replay_one(t, &t->v[v].l, v, rule, noticed, &differs, err);
         }
     }
     if (r < 0 || !*possible || *noticed || !differs)
         return r;
-    BR_CLEANUP_FREE char *text = json_dumps(mutant, JSON_COMPACT);
-    t->rerun++;
-    r = text ? policy_specs_run(&t->specs, text, &status, err)
-             : br_err_set(err, BR_E_NOMEM, "no memory for a mutant");
-    *noticed = status != 0;
-    return r;
+    return run_again(t, mutant, noticed, err);
 }
 
 static int mutant(struct test *t, unsigned rule, const char *effect, struct br_err *err)
@@ -391,122 +362,120 @@ static int mutate_all(struct test *t, struct br_err *err)
     return r;
 }
 
-/* ---- what came out ---- */
+/* ---- branches of checks ---- */
 
-static unsigned percent(unsigned part, unsigned all)
+/* True if a vote of this answer is the error that was put into a branch. */
+static bool is_marked(const json_t *said)
 {
-    return all ? (unsigned)((uint64_t)part * 100 / all) : 100;
-}
-
-static unsigned count_rules(const struct test *t, bool decided)
-{
-    unsigned n = 0;
-    for (unsigned i = 0; i < t->nrules; i++)
-        n += (decided ? t->rules[i].decided : t->rules[i].matched) > 0;
-    return n;
-}
-
-static const char *bare(const char *id)
-{
-    return strncmp(id, "operator:", 9) == 0 ? id + 9 : id;
-}
-
-static void put_place(struct policy_out *o, const char *where, const char *id, size_t n)
-{
-    char name[BR_NAME_MAX];
-    snprintf(name, sizeof(name), "%.*s", (int)(n - (size_t)(bare(id) - id)), bare(id));
-    policy_out_cell(o, *where ? where : "-", 20);
-    br_buf_printf(&o->v.out, "  ");
-    policy_out_cell(o, name, 28);
-}
-
-static void put_rules(struct policy_out *o, const struct test *t)
-{
-    char where[BR_PATH_MAX + 16];
-    unsigned decided = count_rules(t, true);
-    br_buf_printf(&o->v.out, "rules: %u of %u decided a request (%u %%), %u matched one\n", decided,
-                  t->nrules, percent(decided, t->nrules), count_rules(t, false));
-    for (unsigned i = 0; i < t->nrules; i++) {
-        const struct rule *r = &t->rules[i];
-        br_buf_printf(&o->v.out, "  ");
-        put_place(o, policy_where(r->row, where), r->id, r->len);
-        br_buf_printf(&o->v.out, "  matched %4u  decided %4u%s\n", r->matched, r->decided,
-                      r->decided ? "" : "  <- never decided");
-        (void)policy_out_flush(o, false);
+    const json_t *vote;
+    size_t i, n;
+    json_array_foreach(json_object_get(said, "votes"), i, vote)
+    {
+        if (strstr(view_str(vote, "reason", &n), POLICY_SITE_MARK))
+            return true;
     }
-    if (t->inherited)
-        br_buf_printf(&o->v.out, "  %u rules of extended bundles are not counted\n", t->inherited);
+    return false;
 }
 
-static void put_checks(struct policy_out *o, const struct test *t)
+/* A branch: does a request reach it, or the loading of the bundle? */
+static int try_branch(struct test *t, size_t site, struct br_err *err)
 {
-    const char *id;
-    json_t *seen;
+    int r = 0;
+    for (unsigned v = 0; r == 0 && !t->reached[site] && v < t->nv; v++) {
+        struct policy_link l;
+        struct br_cli_args a = args_of(t, &t->v[v]);
+        const char *file = *t->specs.bundle ? t->specs.bundle : NULL;
+        r = policy_open_changed(&l, &a, file, site, err);
+        if (r < 0 && strstr(err->text, POLICY_SITE_MARK)) {
+            *err = (struct br_err){.code = BR_OK};
+            t->reached[site] = true;
+            r = 0;
+        }
+        for (size_t i = 0; r == 0 && !t->reached[site] && i < t->nasked; i++) {
+            json_t *said = NULL;
+            if (t->asked[i].variant != v)
+                continue;
+            r = policy_ask(&l, json_copy(json_object_get(t->asked[i].record, "request")), &said,
+                           err);
+            if (r == -BR_E_INVALID_ARGUMENTS) {
+                *err = (struct br_err){.code = BR_OK};
+                r = 0;
+            }
+            t->reached[site] = said && is_marked(said);
+            json_decref(said);
+        }
+        policy_close(&l);
+    }
+    return r;
+}
+
+/* A condition or an answer: does a case notice another one? */
+static int try_change(struct test *t, size_t site, bool *possible, bool *noticed,
+                      struct br_err *err)
+{
+    bool differs = false;
+    int r = 0;
+    *possible = true;
+    *noticed = false;
+    for (unsigned v = 0; r == 0 && *possible && !*noticed && v < t->nv; v++) {
+        struct policy_link l;
+        struct br_cli_args a = args_of(t, &t->v[v]);
+        r = policy_open_changed(&l, &a, *t->specs.bundle ? t->specs.bundle : NULL, site, err);
+        if (r == -BR_E_INVALID_POLICY) { /* a bundle that cannot be */
+            *err = (struct br_err){.code = BR_OK};
+            *possible = false;
+            r = 0;
+        } else if (r == 0) {
+            r = replay_one(t, &l, v, UINT_MAX, noticed, &differs, err);
+        }
+        policy_close(&l);
+    }
+    if (r < 0 || !*possible || *noticed || !differs)
+        return r;
+    json_t *m = json_pack("{s:I}", "site", (json_int_t)site);
+    r = run_again(t, m, noticed, err);
+    json_decref(m);
+    return r;
+}
+
+static int note_change(struct test *t, size_t site, struct br_err *err)
+{
+    bool possible, noticed;
+    char where[BR_PATH_MAX + 16];
+    const struct policy_site *s = &t->sites.list[site];
+    const char *path = t->v[0].l.d.policy.path, *slash = strrchr(path, '/');
+    int r = try_change(t, site, &possible, &noticed, err);
+    if (r < 0 || !possible) {
+        t->impossible += r == 0;
+        return r;
+    }
+    t->mutants++;
+    t->killed += noticed;
+    snprintf(where, sizeof(where), "%s:%u", slash ? slash + 1 : path, s->line);
+    if (!noticed)
+        json_array_append_new(t->survivors,
+                              json_pack("{s:s, s:s, s:s, s:s}", "rule", "check", "mutation", "text",
+                                        "change", s->what, "where", where));
+    return 0;
+}
+
+/* Those of the bundle's own text, if it has checks. */
+static int try_sites(struct test *t, struct br_err *err)
+{
+    const struct br_buf *text = &t->v[0].l.d.policy.text;
     if (!json_is_true(json_object_get(t->v[0].l.table, "predicates")))
-        return;
-    br_buf_printf(&o->v.out,
-                  "checks: asked %u times, without a vote %u times (votes are counted, not the "
-                  "branches of a function)\n",
-                  t->checked, t->unnamed);
-    json_object_foreach(t->checks, id, seen)
-    {
-        br_buf_printf(&o->v.out, "  ");
-        policy_out_cell(o, bare(id), 28);
-        br_buf_printf(&o->v.out, "  ask %u, deny %u\n", (unsigned)view_u64(seen, "ask"),
-                      (unsigned)view_u64(seen, "deny"));
-    }
-}
-
-static void put_mutants(struct policy_out *o, const struct test *t)
-{
-    const json_t *s;
-    size_t i, n, len;
-    if (t->status) {
-        br_buf_printf(&o->v.out, "mutants: none were tried, because the specs fail\n");
-        return;
-    }
-    br_buf_printf(&o->v.out, "mutants: %u of %u are noticed (%u %%)", t->killed, t->mutants,
-                  percent(t->killed, t->mutants));
-    br_buf_printf(&o->v.out, t->rerun ? ", busted ran again for %u\n" : "\n", t->rerun);
-    json_array_foreach(t->survivors, i, s)
-    {
-        const char *id = view_str(s, "rule", &len), *instead = view_str(s, "instead", &n);
-        br_buf_printf(&o->v.out, "  ");
-        put_place(o, view_str(s, "where", &n), id, len);
-        if (*instead)
-            br_buf_printf(&o->v.out, "  %s -> %s is not noticed\n", view_str(s, "effect", &n),
-                          instead);
+        return 0;
+    int r = policy_sites_find(&t->sites, (const char *)text->data, text->len, err);
+    t->reached = calloc(t->sites.n + 1, sizeof(*t->reached));
+    if (r == 0 && !t->reached)
+        r = br_err_set(err, BR_E_NOMEM, "no memory for the branches");
+    for (size_t i = 0; r == 0 && i < t->sites.n; i++) {
+        if (policy_site_is_branch(&t->sites.list[i]))
+            r = try_branch(t, i, err);
         else
-            br_buf_printf(&o->v.out, "  its removal is not noticed\n");
-        (void)policy_out_flush(o, false);
+            r = note_change(t, i, err);
     }
-}
-
-static void put_json(struct policy_out *o, const struct test *t, int code)
-{
-    char where[BR_PATH_MAX + 16];
-    json_t *rules = json_array();
-    for (unsigned i = 0; i < t->nrules; i++) {
-        const struct rule *r = &t->rules[i];
-        json_t *row = json_pack("{s:s%, s:i, s:i}", "id", r->id, r->len, "matched", (int)r->matched,
-                                "decided", (int)r->decided);
-        if (*policy_where(r->row, where))
-            json_object_set_new(row, "where", json_string(where));
-        json_array_append_new(rules, row);
-    }
-    json_t *out = json_pack("{s:b, s:b, s:i, s:i, s:{s:i, s:i, s:o}, s:{s:i, s:i, s:O}}", "ok",
-                            code == 0, "passed", t->status == 0, "requests", (int)t->nasked,
-                            "inherited", (int)t->inherited, "coverage", "percent",
-                            (int)percent(count_rules(t, true), t->nrules), "decided",
-                            (int)count_rules(t, true), "rules", rules, "checks", "asked",
-                            (int)t->checked, "silent", (int)t->unnamed, "votes", t->checks);
-    if (t->status == 0)
-        json_object_set_new(out, "mutation",
-                            json_pack("{s:i, s:i, s:i, s:i, s:O}", "percent",
-                                      (int)percent(t->killed, t->mutants), "mutants",
-                                      (int)t->mutants, "noticed", (int)t->killed, "busted",
-                                      (int)t->rerun, "survivors", t->survivors));
-    policy_out_json(o, out);
+    return r;
 }
 
 /* ---- the action ---- */
@@ -587,6 +556,8 @@ static int run_specs(struct test *t, struct br_err *err)
         r = note_requests(t, err);
     if (r == 0 && t->status == 0)
         r = mutate_all(t, err);
+    if (r == 0 && t->status == 0)
+        r = try_sites(t, err);
     return r;
 }
 
@@ -604,8 +575,11 @@ static int verdict(const struct test *t, uint32_t coverage, uint32_t mutation)
         fprintf(stderr, "bridle: the specs fail; no mutants were tried\n");
         return POLICY_EXIT_SPEC;
     }
-    int a = below("--min-coverage", percent(count_rules(t, true), t->nrules), coverage);
-    int b = below("--min-mutation", percent(t->killed, t->mutants), mutation);
+    unsigned rules = policy_test_percent(policy_test_rules(t, true), t->nrules);
+    unsigned branches =
+        policy_test_percent(policy_test_branches(t, true), policy_test_branches(t, false));
+    int a = below("--min-coverage", rules < branches ? rules : branches, coverage);
+    int b = below("--min-mutation", policy_test_percent(t->killed, t->mutants), mutation);
     return a ? a : b;
 }
 
@@ -620,6 +594,8 @@ static void close_test(struct test *t)
         free(t->asked[i].rules);
     free(t->asked);
     free(t->rules);
+    free(t->reached);
+    policy_sites_free(&t->sites);
     json_decref(t->records);
     json_decref(t->checks);
     json_decref(t->survivors);
@@ -649,11 +625,9 @@ int policy_test(const struct br_cli_args *a)
     } else {
         code = verdict(t, coverage, mutation);
         if (br_cli_opt(a, "json")) {
-            put_json(&o, t, code);
+            policy_test_json(&o, t, code);
         } else {
-            put_rules(&o, t);
-            put_checks(&o, t);
-            put_mutants(&o, t);
+            policy_test_put(&o, t);
         }
     }
     code = policy_out_end(&o, code);

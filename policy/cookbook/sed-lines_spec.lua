@@ -9,5 +9,6 @@ describe("the recipe sed-lines", function()
     { exec = { "sed", "-n", "--in-pl", "1p", "a" }, effect = "ask", rule = "exec" },
     { exec = { "sed", "s/a/b/", "a" }, effect = "ask", rule = "exec" },
     { exec = { "ls" }, effect = "allow", rule = "harmless" },
+    { action = "fs.read", subject = "sed", effect = "allow", rule = "read" },
   })
 end)

@@ -115,8 +115,9 @@ static void test_complete(void **state)
     TEST("mine.lua", "--min-coverage", "100", "--min-mutation", "100");
     expect(0, "12 successes / 0 failures / 0 errors");
     expect(0, "rules: 6 of 6 decided a request (100 %)");
-    expect(0, "mutants: 19 of 19 are noticed (100 %)\n");
+    expect(0, "mutants: 21 of 21 are noticed (100 %)\n");
     expect(0, "  names                         ask 0, deny 1");
+    expect(0, "branches: 3 of 3 are reached (100 %)");
     e2e_result_free(&r);
     TEST("--json", "mine.lua");
     json_t *o = json_loadb((char *)r.out.data, r.out.len, JSON_REJECT_DUPLICATES, NULL);
@@ -139,7 +140,7 @@ static void test_a_rule_without_a_case(void **state)
     expect(0, "rules: 5 of 6 decided a request (83 %)");
     expect(0, "mine.lua:4            no-push                       matched    0  decided    0  <- "
               "never decided");
-    expect(0, "mutants: 16 of 19 are noticed (84 %)");
+    expect(0, "mutants: 18 of 21 are noticed (85 %)");
     expect(0, "mine.lua:4            no-push                       its removal is not noticed");
     expect(0, "mine.lua:4            no-push                       deny -> allow is not noticed");
     e2e_result_free(&r);
@@ -149,8 +150,8 @@ static void test_a_rule_without_a_case(void **state)
     TEST("mine.lua", "--min-coverage", "84");
     expect(12, "83 % is less than --min-coverage 84");
     e2e_result_free(&r);
-    TEST("mine.lua", "--min-mutation", "85");
-    expect(12, "84 % is less than --min-mutation 85");
+    TEST("mine.lua", "--min-mutation", "86");
+    expect(12, "85 % is less than --min-mutation 86");
     e2e_result_free(&r);
     TEST("mine.lua", "--min-mutation", "101");
     expect(2, "--min-mutation");
@@ -167,7 +168,7 @@ static void test_weak_case(void **state)
               HEAD OTHERS "    { exec = 'git push', rule = 'no-push' },\n" TAIL);
     TEST("mine.lua");
     expect(0, "rules: 6 of 6 decided");
-    expect(0, "mutants: 17 of 19 are noticed");
+    expect(0, "mutants: 19 of 21 are noticed");
     expect(0, "no-push                       deny -> allow is not noticed");
     e2e_result_free(&r);
     close_project();
@@ -189,7 +190,79 @@ static void test_free_form(void **state)
                           "  end)\nend)\n");
     TEST("mine.lua", "--spec", "spec");
     expect(0, "rules: 6 of 6 decided a request (100 %)");
-    expect(0, "mutants: 17 of 19 are noticed (89 %), busted ran again for 3\n");
+    expect(0, "mutants: 19 of 21 are noticed (90 %), busted ran again for 3\n");
+    e2e_result_free(&r);
+    close_project();
+}
+
+#define CHECKED(cases)                                                                             \
+    "local testing = require 'bridle.testing'\n"                                                   \
+    "describe('checked', function()\n"                                                             \
+    "  local bundle = testing.load()\n" cases "end)\n"
+
+/* Branches of a check: which are reached, and whether a case notices their opposite. */
+static void test_branches(void **state)
+{
+    (void)state;
+    open_project();
+    e2e_write(&t, "mine.lua",
+              "local policy = require 'bridle.policy'\n"
+              "local function long(s) return #s > 3 end -- if x then\n"
+              "return policy.bundle { api = 1, name = 'mine', rules = {\n"
+              "  policy.allow { id = 'read', action = 'fs.read' },\n"
+              "  policy.check('names', function(q)\n"
+              "    if long(q.subject) then return 'deny', 'long' end\n"
+              "    for _ in q.subject:gmatch('x') do\n"
+              "      if pcall(error) then return 'ask' else return 'ask', 'if' end\n"
+              "    end\n"
+              "  end),\n} }\n");
+    e2e_write(
+        &t, "mine_spec.lua",
+        CHECKED("testing.cases(bundle, {\n"
+                "{ action = 'fs.read', subject = 'a', effect = 'allow', rule = 'read' } })\n"));
+    TEST("mine.lua");
+    expect(0, "branches: 3 of 7 are reached (42 %)\n"
+              "  mine.lua:6            a condition is never true\n"
+              "  mine.lua:7            a loop never runs\n"
+              "  mine.lua:8            a condition is never true\n"
+              "  mine.lua:8            a condition is never false\n");
+    expect(0, "mine.lua:6            check                         another answer is not noticed");
+    expect(0, "mine.lua:8            check                         the opposite of a condition is "
+              "not noticed");
+    assert_false(e2e_says(&r, "mine.lua:6            check                         the opp"));
+    e2e_result_free(&r);
+    TEST("mine.lua", "--min-coverage", "43");
+    expect(12, "42 % is less than --min-coverage 43");
+    e2e_result_free(&r);
+    e2e_write(&t, "mine_spec.lua",
+              CHECKED("testing.cases(bundle, {\n"
+                      "{ action = 'fs.read', subject = 'a', effect = 'allow', rule = 'read' },\n"
+                      "{ action = 'fs.read', subject = 'abcd', effect = 'deny' } })\n"
+                      "it('looks by itself', function()\n"
+                      "  assert.equal('ask', bundle:decide({ action = 'fs.read', subject = 'x' })"
+                      ".effect)\nend)\n"));
+    TEST("--json", "mine.lua");
+    json_t *o = json_loadb((char *)r.out.data, r.out.len, JSON_REJECT_DUPLICATES, NULL);
+    const json_t *b = json_object_get(o, "branches"),
+                 *missed = json_array_get(json_object_get(b, "missed"), 0);
+    assert_int_equal(json_integer_value(json_object_get(b, "branches")), 7);
+    assert_int_equal(json_integer_value(json_object_get(b, "reached")), 6);
+    assert_int_equal(json_array_size(json_object_get(b, "missed")), 1);
+    assert_string_equal(json_string_value(json_object_get(missed, "where")), "mine.lua:8");
+    /* 'ask' to 'deny' in the branch that runs: only the spec itself notices */
+    const json_t *m = json_object_get(o, "mutation"), *s;
+    size_t i;
+    unsigned answers = 0, opposites = 0;
+    json_array_foreach(json_object_get(m, "survivors"), i, s)
+    {
+        const char *change = json_string_value(json_object_get(s, "change"));
+        answers += change && strcmp(change, "another answer") == 0;
+        opposites += change && strcmp(change, "the opposite of a condition") == 0;
+    }
+    assert_int_equal(answers, 1);
+    assert_int_equal(opposites, 1); /* both of its answers are 'ask' */
+    assert_true(json_integer_value(json_object_get(m, "busted")) > 0);
+    json_decref(o);
     e2e_result_free(&r);
     close_project();
 }
@@ -304,7 +377,7 @@ int main(void)
         cmocka_unit_test(test_complete),       cmocka_unit_test(test_a_rule_without_a_case),
         cmocka_unit_test(test_weak_case),      cmocka_unit_test(test_free_form),
         cmocka_unit_test(test_a_failing_case), cmocka_unit_test(test_nothing_to_measure),
-        cmocka_unit_test(test_recorded),
+        cmocka_unit_test(test_recorded),       cmocka_unit_test(test_branches),
     };
     e2e_isolate();
     return cmocka_run_group_tests(tests, NULL, NULL);
