@@ -45,12 +45,31 @@ bool shell_first_child(struct walk *w)
     return ts_tree_cursor_goto_first_child(&w->cursor);
 }
 
-bool shell_next_child(struct walk *w)
+static bool next_child(struct walk *w)
 {
     if (shell_count(w) && ts_tree_cursor_goto_next_sibling(&w->cursor))
         return true;
     ts_tree_cursor_goto_parent(&w->cursor);
     return false;
+}
+
+bool shell_each(struct walk *w, struct shell_child *c)
+{
+    c->inside = c->inside ? next_child(w) : shell_first_child(w);
+    if (!c->inside)
+        return false;
+    c->node = shell_here(w);
+    c->kind = shell_kind(c->node);
+    return true;
+}
+
+bool shell_each_apart(struct walk *w, struct shell_child *c, uint32_t *at, bool lines)
+{
+    if (!shell_each(w, c))
+        return false;
+    shell_gap(w, *at, ts_node_start_byte(c->node), lines);
+    *at = ts_node_end_byte(c->node);
+    return true;
 }
 
 bool shell_text_is(const struct walk *w, TSNode n, const char *s)

@@ -81,11 +81,21 @@ bool shell_gap(struct walk *w, uint32_t from, uint32_t to, bool lines);
 bool shell_count(struct walk *w);
 /* One level deeper, which the caller takes back (w->depth). False over the budget. */
 bool shell_enter(struct walk *w);
-/* The node at the cursor, its first child, and the next one beside it. Without a next one the
- * cursor is at the parent again. */
-TSNode shell_here(struct walk *w);
+TSNode shell_here(struct walk *w); /* the node at the cursor */
 bool shell_first_child(struct walk *w);
-bool shell_next_child(struct walk *w);
+/*
+ * The children of the node at the cursor, one by one: for (struct shell_child c = {.inside =
+ * false}; shell_each(w, &c);). The cursor is at the child meanwhile, and at its parent again behind
+ * the last one; a loop that ends earlier has to take it back.
+ */
+struct shell_child {
+    TSNode node;
+    enum kind kind;
+    bool inside;
+};
+bool shell_each(struct walk *w, struct shell_child *c);
+/* The same with shell_gap() before each: *at is where the last one ended. */
+bool shell_each_apart(struct walk *w, struct shell_child *c, uint32_t *at, bool lines);
 /* Is a node's text this, or one of these? */
 bool shell_text_is(const struct walk *w, TSNode n, const char *s);
 bool shell_text_in(const struct walk *w, TSNode n, const char *const *list, size_t count);

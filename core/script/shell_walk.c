@@ -29,21 +29,19 @@ static void inner(struct walk *w, bool gathered)
 {
     if (!shell_enter(w))
         return;
-    if (shell_first_child(w)) {
-        do {
-            enum kind k = shell_kind(shell_here(w));
-            if (k == K_SUBSTITUTION || k == K_PROCESS)
-                block(w);
-            else if ((k == K_COMMAND && gathered) || k == K_COMMAND_NAME || shell_is_word(k) ||
-                     k == K_ASSIGNMENT || k == K_FILE_REDIRECT || k == K_HERE_STRING ||
-                     k == K_HERE_REDIRECT || k == K_HERE_BODY)
-                inner(w, false);
-            else if (k == K_OTHER) /* a part of an expansion, whose form was looked at */
-                inner(w, false);
-            else if (k != K_TOKEN && k != K_CONTENT && k != K_NAME && k != K_DESCRIPTOR &&
-                     k != K_HERE_START && k != K_HERE_CONTENT && k != K_HERE_END && k != K_COMMENT)
-                statement(w);
-        } while (shell_next_child(w));
+    for (struct shell_child c = {.inside = false}; shell_each(w, &c);) {
+        if (c.kind == K_SUBSTITUTION || c.kind == K_PROCESS)
+            block(w);
+        else if ((c.kind == K_COMMAND && gathered) || c.kind == K_COMMAND_NAME ||
+                 shell_is_word(c.kind) || c.kind == K_ASSIGNMENT || c.kind == K_FILE_REDIRECT ||
+                 c.kind == K_HERE_STRING || c.kind == K_HERE_REDIRECT || c.kind == K_HERE_BODY)
+            inner(w, false);
+        else if (c.kind == K_OTHER) /* a part of an expansion, whose form was looked at */
+            inner(w, false);
+        else if (c.kind != K_TOKEN && c.kind != K_CONTENT && c.kind != K_NAME &&
+                 c.kind != K_DESCRIPTOR && c.kind != K_HERE_START && c.kind != K_HERE_CONTENT &&
+                 c.kind != K_HERE_END && c.kind != K_COMMENT)
+            statement(w);
     }
     w->depth--;
 }
@@ -78,27 +76,22 @@ static void put_assignment(struct walk *w, size_t *start)
     unsigned part = 0;
     uint32_t at = ts_node_start_byte(shell_here(w)), end = ts_node_end_byte(shell_here(w));
     *start = w->sh->text_len;
-    if (!shell_first_child(w)) {
-        shell_refuse(w->sh, SHELL_UNKNOWN);
-        return;
-    }
-    do {
-        TSNode n = shell_here(w);
-        enum kind k = shell_kind(n);
-        bool ok = ts_node_start_byte(n) == at && (part == 0   ? k == K_NAME
-                                                  : part == 1 ? shell_text_is(w, n, "=")
-                                                              : part == 2 && shell_is_word(k));
+    for (struct shell_child c = {.inside = false}; shell_each(w, &c);) {
+        bool ok =
+            ts_node_start_byte(c.node) == at && (part == 0   ? c.kind == K_NAME
+                                                 : part == 1 ? shell_text_is(w, c.node, "=")
+                                                             : part == 2 && shell_is_word(c.kind));
         if (!ok) {
             shell_refuse(w->sh, "it sets a variable in a way that is not taken apart");
         } else if (part < 2) {
-            for (uint32_t i = ts_node_start_byte(n); i < ts_node_end_byte(n); i++)
+            for (uint32_t i = ts_node_start_byte(c.node); i < ts_node_end_byte(c.node); i++)
                 shell_put(w->sh, w->text[i]);
         } else {
             shell_word(w, true);
         }
-        at = ts_node_end_byte(n);
+        at = ts_node_end_byte(c.node);
         part++;
-    } while (shell_next_child(w));
+    }
     if (at != end || part < 2)
         shell_refuse(w->sh, SHELL_UNKNOWN);
 }
@@ -178,38 +171,34 @@ static void file_redirect(struct walk *w, struct simple *s)
     enum direction d = TO_NOTHING;
     bool descriptor = false, target = false, op = false;
     uint32_t at = ts_node_start_byte(whole);
-    if (!shell_first_child(w))
-        return;
-    do {
-        TSNode n = shell_here(w);
-        enum kind k = shell_kind(n);
-        if (k == K_DESCRIPTOR && !descriptor && !op) {
+    for (struct shell_child c = {.inside = false}; shell_each(w, &c);) {
+        if (c.kind == K_DESCRIPTOR && !descriptor && !op) {
             descriptor = true;
-            check_descriptor(w, n);
-        } else if (k == K_TOKEN && !op) {
+            check_descriptor(w, c.node);
+        } else if (c.kind == K_TOKEN && !op) {
             static const char *const closes[] = {"<&-", ">&-"};
-            if (ts_node_start_byte(n) != at)
+            if (ts_node_start_byte(c.node) != at)
                 shell_refuse(w->sh, SHELL_UNKNOWN);
             op = true;
-            d = direction_of(w, n);
+            d = direction_of(w, c.node);
             target = d == TO_NOTHING;
-            if (target && !shell_text_in(w, n, closes, BR_ARRAY_LEN(closes)))
+            if (target && !shell_text_in(w, c.node, closes, BR_ARRAY_LEN(closes)))
                 shell_refuse(w->sh, SHELL_UNKNOWN);
-        } else if (shell_is_word(k) && !target) {
+        } else if (shell_is_word(c.kind) && !target) {
             size_t start = w->sh->text_len;
-            shell_gap(w, at, ts_node_start_byte(n), false);
+            shell_gap(w, at, ts_node_start_byte(c.node), false);
             target = true;
             shell_word(w, false);
             add_redirect(w, start, d);
-        } else if (shell_is_word(k) && s && d != BOTH_WRITE) {
+        } else if (shell_is_word(c.kind) && s && d != BOTH_WRITE) {
             s->at = at;
-            shell_gap(w, at, ts_node_start_byte(n), false);
+            shell_gap(w, at, ts_node_start_byte(c.node), false);
             add_word(w, s);
         } else { /* behind &>, sh would take the next words for a command of their own */
             shell_refuse(w->sh, SHELL_UNKNOWN);
         }
-        at = ts_node_end_byte(n);
-    } while (shell_next_child(w));
+        at = ts_node_end_byte(c.node);
+    }
     check_before(w, ts_node_start_byte(whole), descriptor);
     if (!target)
         shell_refuse(w->sh, SHELL_UNKNOWN);
@@ -220,15 +209,12 @@ static void here_string(struct walk *w)
     size_t start = w->sh->text_len;
     unsigned words = 0;
     check_before(w, ts_node_start_byte(shell_here(w)), false);
-    if (!shell_first_child(w))
-        return;
-    do {
-        enum kind k = shell_kind(shell_here(w));
-        if (shell_is_word(k) && words++ == 0)
+    for (struct shell_child c = {.inside = false}; shell_each(w, &c);) {
+        if (shell_is_word(c.kind) && words++ == 0)
             shell_word(w, false);
-        else if (k != K_TOKEN)
+        else if (c.kind != K_TOKEN)
             shell_refuse(w->sh, SHELL_UNKNOWN);
-    } while (shell_next_child(w));
+    }
     w->sh->text_len = start; /* the program reads it; it is no argument */
 }
 
@@ -281,23 +267,20 @@ static void here_body(struct walk *w, const struct here *h)
 {
     TSNode body = shell_here(w);
     uint32_t at = h->body;
-    if (shell_first_child(w)) {
-        do {
-            TSNode n = shell_here(w);
-            enum kind k = shell_kind(n);
-            if (k == K_HERE_CONTENT)
-                continue;
-            if (h->literal || !(k == K_VARIABLE || k == K_EXPANSION || k == K_SUBSTITUTION)) {
-                shell_refuse(w->sh, SHELL_UNKNOWN);
-                continue;
-            }
-            if (ts_node_start_byte(n) >= at)
-                shell_here_text(w, at, ts_node_start_byte(n));
-            size_t start = w->sh->text_len;
-            shell_word(w, false); /* for its checks */
-            w->sh->text_len = start;
-            at = ts_node_end_byte(n);
-        } while (shell_next_child(w));
+    for (struct shell_child c = {.inside = false}; shell_each(w, &c);) {
+        if (c.kind == K_HERE_CONTENT)
+            continue;
+        if (h->literal ||
+            !(c.kind == K_VARIABLE || c.kind == K_EXPANSION || c.kind == K_SUBSTITUTION)) {
+            shell_refuse(w->sh, SHELL_UNKNOWN);
+            continue;
+        }
+        if (ts_node_start_byte(c.node) >= at)
+            shell_here_text(w, at, ts_node_start_byte(c.node));
+        size_t start = w->sh->text_len;
+        shell_word(w, false); /* for its checks */
+        w->sh->text_len = start;
+        at = ts_node_end_byte(c.node);
     }
     if (!h->literal && h->last >= at)
         shell_here_text(w, at, h->last);
@@ -312,34 +295,31 @@ static void here_redirect(struct walk *w, struct simple *s)
     bool ok = false, ended = false;
     uint32_t at = ts_node_start_byte(shell_here(w));
     check_before(w, at, false);
-    if (!shell_first_child(w))
-        return;
-    do {
-        TSNode n = shell_here(w);
-        enum kind k = shell_kind(n);
-        if (k == K_TOKEN && shell_text_is(w, n, "<<-"))
+    for (struct shell_child c = {.inside = false}; shell_each(w, &c);) {
+        if (c.kind == K_TOKEN && shell_text_is(w, c.node, "<<-"))
             h.strip = true;
-        if (k == K_HERE_START)
-            ok = here_word(w, &h, n);
-        if (k == K_HERE_BODY && ok) {
+        if (c.kind == K_HERE_START)
+            ok = here_word(w, &h, c.node);
+        if (c.kind == K_HERE_BODY && ok) {
             shell_gap(w, at, h.line, false);
             here_body(w, &h);
-        } else if (k == K_HERE_END) {
-            ended = ok && ts_node_start_byte(n) == h.last;
+        } else if (c.kind == K_HERE_END) {
+            ended = ok && ts_node_start_byte(c.node) == h.last;
         } else {
-            shell_gap(w, at, ts_node_start_byte(n), false);
-            if (ok && k != K_HERE_BODY && ts_node_end_byte(n) > h.line)
+            shell_gap(w, at, ts_node_start_byte(c.node), false);
+            if (ok && c.kind != K_HERE_BODY && ts_node_end_byte(c.node) > h.line)
                 shell_refuse(w->sh, SHELL_UNKNOWN);
-            if (k == K_FILE_REDIRECT)
+            if (c.kind == K_FILE_REDIRECT)
                 file_redirect(w, s);
-            else if (shell_is_word(k) && ok && s) {
+            else if (shell_is_word(c.kind) && ok && s) {
                 s->at = at;
                 add_word(w, s);
-            } else if (k == K_HERE_STRING || k == K_COMMENT || k == K_DESCRIPTOR || k == K_OTHER)
+            } else if (c.kind == K_HERE_STRING || c.kind == K_COMMENT || c.kind == K_DESCRIPTOR ||
+                       c.kind == K_OTHER)
                 shell_refuse(w->sh, SHELL_UNKNOWN);
         }
-        at = ts_node_end_byte(n);
-    } while (shell_next_child(w));
+        at = ts_node_end_byte(c.node);
+    }
     if (!ok || !ended)
         shell_refuse(w->sh, "it has a here-document that is not understood");
     if (s)
@@ -394,15 +374,11 @@ static void add_command(struct walk *w, const struct simple *s)
 
 static void gather(struct walk *w, struct simple *s)
 {
-    if (!shell_first_child(w))
-        return;
-    do {
-        TSNode n = shell_here(w);
-        enum kind k = shell_kind(n);
-        shell_gap(w, s->at, ts_node_start_byte(n), false);
-        if (k == K_ASSIGNMENT) {
+    for (struct shell_child c = {.inside = false}; shell_each(w, &c);) {
+        shell_gap(w, s->at, ts_node_start_byte(c.node), false);
+        if (c.kind == K_ASSIGNMENT) {
             add_variable(w, s);
-        } else if (k == K_COMMAND_NAME) {
+        } else if (c.kind == K_COMMAND_NAME) {
             if (shell_first_child(w)) {
                 add_word(w, s);
                 if (ts_tree_cursor_goto_next_sibling(&w->cursor))
@@ -411,19 +387,19 @@ static void gather(struct walk *w, struct simple *s)
             } else {
                 shell_refuse(w->sh, SHELL_UNKNOWN);
             }
-        } else if (k == K_FILE_REDIRECT) {
+        } else if (c.kind == K_FILE_REDIRECT) {
             file_redirect(w, s);
-        } else if (k == K_HERE_STRING) {
+        } else if (c.kind == K_HERE_STRING) {
             here_string(w);
-        } else if (k == K_HERE_REDIRECT) {
+        } else if (c.kind == K_HERE_REDIRECT) {
             here_redirect(w, s);
-        } else if (shell_is_word(k) || k == K_TOKEN) {
+        } else if (shell_is_word(c.kind) || c.kind == K_TOKEN) {
             add_word(w, s);
         } else {
             shell_refuse(w->sh, SHELL_UNKNOWN);
         }
-        s->at = ts_node_end_byte(n);
-    } while (shell_next_child(w));
+        s->at = ts_node_end_byte(c.node);
+    }
 }
 
 static void simple_command(struct walk *w)
@@ -455,32 +431,28 @@ static void redirected(struct walk *w)
 {
     struct simple s = {.at = ts_node_start_byte(shell_here(w))};
     bool body = false, simple = true;
-    if (!shell_first_child(w))
-        return;
-    do {
-        TSNode n = shell_here(w);
-        enum kind k = shell_kind(n);
-        if (!(k == K_HERE_REDIRECT && simple && lost_dash(w, &s, ts_node_start_byte(n))))
-            shell_gap(w, s.at, ts_node_start_byte(n), false);
-        if (k == K_FILE_REDIRECT) {
+    for (struct shell_child c = {.inside = false}; shell_each(w, &c);) {
+        if (!(c.kind == K_HERE_REDIRECT && simple && lost_dash(w, &s, ts_node_start_byte(c.node))))
+            shell_gap(w, s.at, ts_node_start_byte(c.node), false);
+        if (c.kind == K_FILE_REDIRECT) {
             file_redirect(w, simple ? &s : NULL);
-        } else if (k == K_HERE_REDIRECT) {
+        } else if (c.kind == K_HERE_REDIRECT) {
             here_redirect(w, simple ? &s : NULL);
-        } else if (k == K_HERE_STRING) {
+        } else if (c.kind == K_HERE_STRING) {
             here_string(w);
-        } else if (!body && k == K_COMMAND) {
+        } else if (!body && c.kind == K_COMMAND) {
             body = true;
             gather(w, &s);
         } else if (!body) { /* inner() looks at it */
             body = true;
             simple = false;
-            if (k == K_OTHER || shell_is_word(k))
+            if (c.kind == K_OTHER || shell_is_word(c.kind))
                 shell_refuse(w->sh, SHELL_UNKNOWN);
         } else {
             shell_refuse(w->sh, SHELL_UNKNOWN);
         }
-        s.at = ts_node_end_byte(n);
-    } while (shell_next_child(w));
+        s.at = ts_node_end_byte(c.node);
+    }
     add_command(w, &s);
     inner(w, true);
 }
@@ -502,19 +474,13 @@ static void variables(struct walk *w, bool exported)
 {
     uint32_t at = ts_node_start_byte(shell_here(w));
     unsigned part = 0;
-    if (!shell_first_child(w))
-        return;
-    do {
-        TSNode n = shell_here(w);
-        enum kind k = shell_kind(n);
-        shell_gap(w, at, ts_node_start_byte(n), false);
-        at = ts_node_end_byte(n);
-        if (k == K_ASSIGNMENT)
+    for (struct shell_child c = {.inside = false}; shell_each_apart(w, &c, &at, false);) {
+        if (c.kind == K_ASSIGNMENT)
             check_variable(w, exported);
-        else if (part > 0 || k != K_TOKEN || !shell_text_is(w, n, "export"))
+        else if (part > 0 || c.kind != K_TOKEN || !shell_text_is(w, c.node, "export"))
             shell_refuse(w->sh, "it declares variables in a way that is not taken apart");
         part++;
-    } while (shell_next_child(w));
+    }
 }
 
 /* [ ... ]: a program whose arguments nobody needs to know. */
@@ -524,25 +490,19 @@ static void test_words(struct walk *w)
     if (!shell_enter(w))
         return;
     uint32_t at = ts_node_start_byte(shell_here(w));
-    if (shell_first_child(w)) {
-        do {
-            TSNode n = shell_here(w);
-            enum kind k = shell_kind(n);
-            shell_gap(w, at, ts_node_start_byte(n), false);
-            at = ts_node_end_byte(n);
-            if (k == K_TOKEN && !shell_text_in(w, n, known, BR_ARRAY_LEN(known)))
-                shell_refuse(w->sh, SHELL_UNKNOWN);
-            if (shell_is_word(k)) {
-                size_t start = w->sh->text_len;
-                shell_word(w, false);
-                w->sh->text_len = start;
-                inner_word(w);
-            } else if (k == K_OTHER) {
-                test_words(w);
-            } else if (k != K_TOKEN) {
-                shell_refuse(w->sh, SHELL_UNKNOWN);
-            }
-        } while (shell_next_child(w));
+    for (struct shell_child c = {.inside = false}; shell_each_apart(w, &c, &at, false);) {
+        if (c.kind == K_TOKEN && !shell_text_in(w, c.node, known, BR_ARRAY_LEN(known)))
+            shell_refuse(w->sh, SHELL_UNKNOWN);
+        if (shell_is_word(c.kind)) {
+            size_t start = w->sh->text_len;
+            shell_word(w, false);
+            w->sh->text_len = start;
+            inner_word(w);
+        } else if (c.kind == K_OTHER) {
+            test_words(w);
+        } else if (c.kind != K_TOKEN) {
+            shell_refuse(w->sh, SHELL_UNKNOWN);
+        }
     }
     w->depth--;
 }
@@ -575,21 +535,15 @@ static void block(struct walk *w)
     uint32_t at = ts_node_start_byte(whole);
     if (!shell_enter(w))
         return;
-    if (shell_first_child(w)) {
-        do {
-            TSNode n = shell_here(w);
-            enum kind k = shell_kind(n);
-            shell_gap(w, at, ts_node_start_byte(n), true);
-            at = ts_node_end_byte(n);
-            if (k == K_TOKEN)
-                shell_check_token(w);
-            else if (k == K_COMMENT)
-                shell_check_comment(w);
-            else if (k == K_FILE_REDIRECT) /* $(< file) */
-                file_redirect(w, NULL);
-            else
-                statement(w);
-        } while (shell_next_child(w));
+    for (struct shell_child c = {.inside = false}; shell_each_apart(w, &c, &at, true);) {
+        if (c.kind == K_TOKEN)
+            shell_check_token(w);
+        else if (c.kind == K_COMMENT)
+            shell_check_comment(w);
+        else if (c.kind == K_FILE_REDIRECT) /* $(< file) */
+            file_redirect(w, NULL);
+        else
+            statement(w);
     }
     shell_gap(w, at, ts_node_end_byte(whole), true);
     w->depth--;
@@ -598,32 +552,26 @@ static void block(struct walk *w)
 static void for_loop(struct walk *w)
 {
     uint32_t at = ts_node_start_byte(shell_here(w));
-    if (!shell_first_child(w))
-        return;
-    do {
-        TSNode n = shell_here(w);
-        enum kind k = shell_kind(n);
+    for (struct shell_child c = {.inside = false}; shell_each_apart(w, &c, &at, true);) {
         size_t start = w->sh->text_len;
-        shell_gap(w, at, ts_node_start_byte(n), true);
-        at = ts_node_end_byte(n);
-        if (k == K_NAME) {
-            for (uint32_t i = ts_node_start_byte(n); i < at; i++)
+        if (c.kind == K_NAME) {
+            for (uint32_t i = ts_node_start_byte(c.node); i < at; i++)
                 shell_put(w->sh, w->text[i]);
             shell_put(w->sh, '\0');
             if (!br_env_local(w->sh->text + start))
                 shell_refuse(w->sh, "it sets a variable that can change what runs");
-        } else if (shell_is_word(k)) {
+        } else if (shell_is_word(c.kind)) {
             shell_word(w, false);
             inner_word(w);
             continue; /* what is inside has its words there */
-        } else if (k == K_BLOCK) {
+        } else if (c.kind == K_BLOCK) {
             statement(w);
             continue;
-        } else if (k != K_TOKEN || shell_text_is(w, n, "select")) {
+        } else if (c.kind != K_TOKEN || shell_text_is(w, c.node, "select")) {
             shell_refuse(w->sh, SHELL_UNKNOWN);
         }
         w->sh->text_len = start;
-    } while (shell_next_child(w));
+    }
 }
 
 /* A pattern of `case`: its text decides nothing, but it must be one. */
@@ -642,29 +590,23 @@ static void case_part(struct walk *w)
     bool item = shell_kind(shell_here(w)) == K_CASE_ITEM;
     if (!shell_enter(w))
         return;
-    if (shell_first_child(w)) {
-        do {
-            TSNode n = shell_here(w);
-            enum kind k = shell_kind(n);
-            shell_gap(w, at, ts_node_start_byte(n), true);
-            at = ts_node_end_byte(n);
-            if (k == K_TOKEN) {
-                if (!shell_text_in(w, n, known, BR_ARRAY_LEN(known)))
-                    shell_refuse(w->sh, SHELL_UNKNOWN);
-            } else if (k == K_CASE_ITEM) {
-                case_part(w);
-            } else if (k == K_COMMENT) {
-                shell_check_comment(w);
-            } else if (shell_is_word(k)) {
-                if (item)
-                    check_pattern(w);
-                inner_word(w);
-            } else if (item) {
-                statement(w);
-            } else {
+    for (struct shell_child c = {.inside = false}; shell_each_apart(w, &c, &at, true);) {
+        if (c.kind == K_TOKEN) {
+            if (!shell_text_in(w, c.node, known, BR_ARRAY_LEN(known)))
                 shell_refuse(w->sh, SHELL_UNKNOWN);
-            }
-        } while (shell_next_child(w));
+        } else if (c.kind == K_CASE_ITEM) {
+            case_part(w);
+        } else if (c.kind == K_COMMENT) {
+            shell_check_comment(w);
+        } else if (shell_is_word(c.kind)) {
+            if (item)
+                check_pattern(w);
+            inner_word(w);
+        } else if (item) {
+            statement(w);
+        } else {
+            shell_refuse(w->sh, SHELL_UNKNOWN);
+        }
     }
     w->depth--;
 }
@@ -674,27 +616,21 @@ static void function(struct walk *w)
 {
     uint32_t at = ts_node_start_byte(shell_here(w));
     unsigned words = 0;
-    if (!shell_first_child(w))
-        return;
-    do {
-        TSNode n = shell_here(w);
-        enum kind k = shell_kind(n);
-        shell_gap(w, at, ts_node_start_byte(n), true);
-        at = ts_node_end_byte(n);
-        if (k == K_WORD && words++ == 0) {
-            for (uint32_t i = ts_node_start_byte(n); i < at; i++)
+    for (struct shell_child c = {.inside = false}; shell_each_apart(w, &c, &at, true);) {
+        if (c.kind == K_WORD && words++ == 0) {
+            for (uint32_t i = ts_node_start_byte(c.node); i < at; i++)
                 if (strchr("\\*?[~{}=!#", w->text[i]))
                     shell_refuse(w->sh, SHELL_UNKNOWN);
-        } else if (k == K_TOKEN) {
-            if (!shell_text_is(w, n, "(") && !shell_text_is(w, n, ")"))
+        } else if (c.kind == K_TOKEN) {
+            if (!shell_text_is(w, c.node, "(") && !shell_text_is(w, c.node, ")"))
                 shell_refuse(w->sh, "it has a function in a form that only bash knows");
-        } else if (k == K_BLOCK) {
+        } else if (c.kind == K_BLOCK) {
             statement(w);
         } else {
             shell_refuse(w->sh, SHELL_UNKNOWN);
             inner_word(w);
         }
-    } while (shell_next_child(w));
+    }
 }
 
 static void statement(struct walk *w)
