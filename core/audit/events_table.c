@@ -91,7 +91,9 @@ FIELDS(bridle_run) {
     TEXT("model", 0, BR_NAME_MAX), BOOL("scripted"), TEXT("workspace", 1, BR_PATH_MAX),
     TEXT("policy", 0, BR_PATH_MAX), TEXT_OPT("manifest", 0, BR_PATH_MAX),
     TEXT("tableSha256", 64, 64), INT("rules", 0, BR_RULES_MAX),
-    TEXT("profile", 0, BR_NAME_MAX), TEXT_OPT("profileSha256", 64, 64), END};
+    TEXT("profile", 0, BR_NAME_MAX), TEXT_OPT("profileSha256", 64, 64),
+    TEXT_OPT("policySha256", 64, 64), COUNT_OPT("policyGeneration"), TEXT_OPT("policyAt", 1, 64),
+    ENUM_OPT("policyBy", "start|signal|request"), COUNT_OPT("policyUid"), END};
 FIELDS(bridle_table) {
     INT("part", 1, BR_RULES_MAX), INT("parts", 1, BR_RULES_MAX), OBJECT("table"), END};
 FIELDS(bridle_text) {

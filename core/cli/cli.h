@@ -162,6 +162,8 @@ struct br_cli_hooks {
     /* one activation: the profile, when (seconds since the epoch), its evidence */
     int (*activated)(void *ctx, const char *profile, uint64_t seconds, const char *text);
     int (*probed)(void *ctx, const struct br_probe *probes, uint32_t n);
+    /* one bundle of a standing bridled */
+    int (*policy)(void *ctx, const struct br_policy_row *row);
     int (*leased)(void *ctx, const struct br_cli_lease *lease);
     /* the session refused an answer (it was resolved before) */
     void (*refused)(void *ctx, const char *text);
@@ -286,6 +288,7 @@ void br_cli_put_line(struct br_buf *b, const char *s, size_t n, unsigned max);
 void br_cli_put_json_safe(struct br_buf *b, const char *s, size_t n);
 
 /* One row of the list of runs, or one activation, as a JSON object (show.c, activate.c). */
+void br_cli_put_policy_json(struct br_buf *b, const struct br_policy_row *w); /* policy_reload.c */
 void br_cli_put_row_json(struct br_buf *b, const struct br_cli_row *row);
 void br_cli_put_activation_json(struct br_buf *b, const char *profile, uint64_t seconds,
                                 const char *text);
@@ -318,6 +321,8 @@ struct br_cli_documents {
 int br_cli_documents_read(const struct br_cli_foreground *f, struct br_cli_documents *d,
                           struct br_err *err);
 void br_cli_documents_free(struct br_cli_documents *d);
+/* True for the name of a shipped bundle. */
+bool br_cli_is_shipped(const char *word);
 /* One CTL_RUN. */
 int br_cli_documents_send(const struct br_cli_foreground *f, const struct br_cli_documents *d,
                           bool can_ask, struct br_cli_client *c, struct br_err *err);

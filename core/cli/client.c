@@ -36,6 +36,7 @@ static int on_ended(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_e
 static int on_probed(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_activated(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_leased(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
+static int on_policy(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_event(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_row(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_events_end(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
@@ -49,6 +50,7 @@ static const struct br_msg_rule ctl_rules[] = {
     {BR_MSG_CTL_ENDED, BR_PERMIT | BR_ONCE, 12, BR_ERR_TEXT_MAX + 16, 0, 0, on_ended},
     {BR_MSG_CTL_ACTIVATED, BR_PERMIT | BR_ONCE, 4, BR_MSG_MAX, 0, 0, on_activated},
     {BR_MSG_CTL_LEASED, BR_PERMIT | BR_ONCE, 5, BR_MSG_MAX, 0, 0, on_leased},
+    {BR_MSG_CTL_POLICY, BR_PERMIT, 40, BR_MSG_MAX, 0, 0, on_policy},
     {BR_MSG_CTL_PROBED, BR_PERMIT | BR_ONCE, 4, BR_MSG_MAX, 0, 0, on_probed},
 };
 static const struct br_msg_rule audit_rules[] = {
@@ -197,6 +199,19 @@ static int on_leased(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_
         return br_err_set(err, BR_E_PEER_PROTOCOL, "'bridled' sent a malformed CTL_LEASED");
     const struct br_cli_lease none = {.name = NULL};
     return more && c->hooks->leased ? c->hooks->leased(c->ctx, &none) : 0;
+}
+
+static int on_policy(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct br_cli_client *c = ctx;
+    (void)ch;
+    BR_CLEANUP_FREE struct br_policy_row *row = calloc(1, sizeof(*row));
+    if (!row)
+        return br_err_set(err, BR_E_NOMEM, "no memory for a policy of bridled's");
+    br_policy_row_get(&m->rd, row);
+    if (br_rd_done(&m->rd) < 0)
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "'bridled' sent a malformed CTL_POLICY");
+    return c->hooks->policy ? c->hooks->policy(c->ctx, row) : 0;
 }
 
 static int on_event(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err)

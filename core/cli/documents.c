@@ -57,7 +57,7 @@ static int read_profile(const struct br_cli_foreground *f, const char *word,
 }
 
 /* The names of policy/, from CMake, each behind a space. */
-static bool is_shipped(const char *word)
+bool br_cli_is_shipped(const char *word)
 {
     size_t n = strlen(word);
     for (const char *p = BRIDLE_SHIPPED; n && p && !strchr(word, ' '); p = strchr(p + 1, ' '))
@@ -69,7 +69,7 @@ static bool is_shipped(const char *word)
 /* A shipped bundle by its name is a bundle that adds nothing to it. A word may not be both. */
 static int read_policy(const char *word, struct br_cli_documents *d, struct br_err *err)
 {
-    if (!word || !is_shipped(word))
+    if (!word || !br_cli_is_shipped(word))
         return br_cli_file_config(&d->policy, word, "policy.lua", "policy", BR_E_INVALID_POLICY,
                                   BR_POLICY_MAX, err);
     struct stat st; /* a directory is no policy, and 'ci' is a common one */
@@ -146,6 +146,14 @@ static void put_blob(struct br_out *o, const void *p, size_t n)
     o->buf.max = BR_MSG_MAX;
 }
 
+/* Where there is a standing bridled, what was only found in the configuration gives way to it. */
+static uint8_t policy_from(const struct br_cli_foreground *f)
+{
+    if (f->policy && !f->policy[0])
+        return BR_POLICY_BUILT_IN;
+    return f->policy || option(f->args, "policy") ? BR_POLICY_NAMED : BR_POLICY_FOUND;
+}
+
 int br_cli_documents_send(const struct br_cli_foreground *f, const struct br_cli_documents *d,
                           bool can_ask, struct br_cli_client *c, struct br_err *err)
 {
@@ -158,6 +166,7 @@ int br_cli_documents_send(const struct br_cli_foreground *f, const struct br_cli
     put_blob(&o, d->manifest.text.data, d->manifest.text.len);
     br_buf_put_str(&o.buf, d->policy.path);
     put_blob(&o, d->policy.text.data, d->policy.text.len);
+    br_buf_put_u8(&o.buf, policy_from(f));
     br_buf_put_str(&o.buf, d->config.path);
     put_blob(&o, d->config.text.data, d->config.text.len);
     br_buf_put_str(&o.buf, model ? model : "");

@@ -237,6 +237,8 @@ static int on_run(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err 
         br_require(br_msg_blob(m, BR_POLICY_MAX, &blob, err) == 0);
         note("%s_path=%s bytes=%zu", names[i], s, blob.len);
         br_buf_free(&blob);
+        if (i == 0)
+            note("policy_from=%u", br_rd_u8(&m->rd));
     }
     br_rd_str(&m->rd, s, sizeof(s));
     note("model=%s", s);

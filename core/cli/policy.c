@@ -198,7 +198,10 @@ static int check_one(const struct br_cli_args *a, const char *file, struct polic
     if (r < 0) {
         code = br_cli_fail(&err);
     } else {
-        const char *named = l.d.policy.path[0] ? l.d.policy.path : "default.lua";
+        const char *standing = json_string_value(json_object_get(l.report, "policy"));
+        const char *named = standing             ? standing
+                            : l.d.policy.path[0] ? l.d.policy.path
+                                                 : "default.lua";
         json_t *result = check_result(named, l.report);
         bool warned = json_array_size(json_object_get(result, "warnings")) > 0;
         bool ok = json_is_true(json_object_get(result, "ok"));
@@ -338,6 +341,7 @@ static const struct {
     {"check", check, UINT32_MAX},    {"show", show, 2},
     {"why", policy_why, UINT32_MAX}, {"replay", policy_replay, UINT32_MAX},
     {"diff", policy_diff, 3},        {"test", policy_test, 2},
+    {"reload", policy_reload, 2},
 };
 
 bool br_cli_policy_words(char *const *operands, unsigned n)

@@ -173,6 +173,15 @@ static int on_activated(void *ctx, const char *profile, uint64_t seconds, const 
     return 0;
 }
 
+static int on_policy(void *ctx, const struct br_policy_row *row)
+{
+    struct getting *g = ctx;
+    br_cli_put_policy_json(&g->d->lines, row);
+    br_buf_put_u8(&g->d->lines, '\n');
+    g->d->n++;
+    return 0;
+}
+
 /* ---- asking ---- */
 
 static void on_canceling(void *ctx, int signo)
@@ -185,6 +194,7 @@ static const struct br_cli_hooks hooks = {.canceling = on_canceling,
                                           .row = on_row,
                                           .event = on_event,
                                           .leased = on_leased,
+                                          .policy = on_policy,
                                           .activated = on_activated};
 
 static int ask(struct getting *g, enum br_msg_type type, const char *name, struct br_err *err)
@@ -192,7 +202,7 @@ static int ask(struct getting *g, enum br_msg_type type, const char *name, struc
     struct br_cli_client c;
     struct br_err local = {.code = BR_OK};
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    if (type != BR_MSG_CTL_LEASES)
+    if (type != BR_MSG_CTL_LEASES && type != BR_MSG_CTL_POLICIES)
         br_buf_put_str(&o.buf, name);
     int r = br_cli_client_open(&c, &hooks, g, &local);
     if (r == 0)
@@ -273,6 +283,8 @@ int repl_data_get(const struct repl_query *q, struct repl_data *d, struct br_err
         r = ask(&g, BR_MSG_CTL_LEASES, "", err);
     } else if (is(&g, "activations")) {
         r = ask(&g, BR_MSG_CTL_ACTIVATIONS, "", err);
+    } else if (is(&g, "policies")) {
+        r = ask(&g, BR_MSG_CTL_POLICIES, "", err);
     } else if (is(&g, "policy")) {
         r = repl_policy_get(&d->lines, err);
         d->n = r == 0;

@@ -41,9 +41,10 @@ int repl_join_open(struct repl_join *j, const struct br_cli_row *row, struct br_
 
 static void on_run(struct repl_join *j, const json_t *data)
 {
-    static const char *const keys[] = {"mode",        "goal",     "scripted",
-                                       "policy",      "manifest", "profile",
-                                       "tableSha256", "rules",    "profileSha256"};
+    static const char *const keys[] = {
+        "mode",        "goal",     "scripted",      "policy",       "manifest",         "profile",
+        "tableSha256", "rules",    "profileSha256", "policySha256", "policyGeneration", "policyAt",
+        "policyBy",    "policyUid"};
     for (size_t i = 0; i < BR_ARRAY_LEN(keys); i++)
         set(j->session, keys[i], data, keys[i]);
 }

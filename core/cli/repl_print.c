@@ -264,6 +264,40 @@ static void put_activation_row(struct br_cli_view *v, const json_t *a, bool firs
     br_buf_put_u8(&v->out, '\n');
 }
 
+static void put_policy_row(struct br_cli_view *v, const json_t *p, bool first)
+{
+    size_t n;
+    bool refused = strcmp(view_str(p, "kind", &n), "refused") == 0;
+    head(v, first, "policy     generation  since                 by            table         runs");
+    view_word(v,
+              refused                                           ? VIEW_RED
+              : strcmp(view_str(p, "kind", &n), "current") == 0 ? VIEW_GREEN
+                                                                : VIEW_DIM,
+              view_str(p, "kind", &n), 9);
+    br_buf_printf(&v->out, "  %-10llu  ", (unsigned long long)view_u64(p, "generation"));
+    const char *at = view_str(p, "at", &n);
+    br_cli_put_line(&v->out, at, n > 19 ? 19 : n, 19);
+    br_buf_printf(&v->out, "   ");
+    put_cell(v, p, "by", 8);
+    br_buf_printf(&v->out, "%-5llu ", (unsigned long long)view_u64(p, "uid"));
+    const char *table = view_str(p, "tableSha256", &n);
+    br_cli_put_line(&v->out, table, n > 12 ? 12 : n, 12);
+    if (!refused)
+        br_buf_printf(&v->out, "  %llu", (unsigned long long)view_u64(p, "running"));
+    br_buf_printf(&v->out, "\n  ");
+    view_style_on(v, VIEW_DIM);
+    put_str(v, p, refused ? "message" : "path", 4 * v->width);
+    const json_t *run;
+    size_t i;
+    json_array_foreach(json_object_get(p, "runs"), i, run)
+    {
+        br_buf_printf(&v->out, "\n  ");
+        put_value(v, run, 60);
+    }
+    view_style_off(v, VIEW_DIM);
+    br_buf_put_u8(&v->out, '\n');
+}
+
 void repl_print_value(struct repl *r, const char *what, const json_t *value, bool first)
 {
     struct br_cli_view *v = &r->view;
@@ -275,6 +309,8 @@ void repl_print_value(struct repl *r, const char *what, const json_t *value, boo
         put_decision_row(v, value);
     else if (strcmp(what, "leases") == 0 || strcmp(what, "lease") == 0)
         put_lease_row(v, value, first);
+    else if (strcmp(what, "policies") == 0)
+        put_policy_row(v, value, first);
     else if (strcmp(what, "activations") == 0)
         put_activation_row(v, value, first);
     else

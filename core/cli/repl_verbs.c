@@ -307,10 +307,11 @@ int repl_verb(struct repl *r, const struct br_word *w, struct repl_line *l, stru
     static const struct {
         const char *name;
         unsigned min, max; /* words after it */
-    } verbs[] = {
-        {"sessions", 0, 0},         {"session", 1, 1}, {"events", 1, 3}, {"decisions", 1, 1},
-        {"why", 2, REPL_WORDS_MAX}, {"leases", 0, 0},  {"lease", 1, 1},  {"activations", 0, 0},
-        {"policy", 0, 1},           {"limits", 0, 3},  {"help", 0, 1},   {"quit", 0, 0}};
+    } verbs[] = {{"sessions", 0, 0},  {"session", 1, 1},          {"events", 1, 3},
+                 {"decisions", 1, 1}, {"why", 2, REPL_WORDS_MAX}, {"leases", 0, 0},
+                 {"lease", 1, 1},     {"activations", 0, 0},      {"policies", 0, 0},
+                 {"policy", 0, 1},    {"limits", 0, 3},           {"help", 0, 1},
+                 {"quit", 0, 0}};
     for (size_t i = 0; i < BR_ARRAY_LEN(verbs); i++)
         if (strcmp(verbs[i].name, w->name) == 0 &&
             (l->n - 1 < verbs[i].min || l->n - 1 > verbs[i].max))

@@ -460,7 +460,8 @@ static void test_request_fields(void **state)
     snprintf(want, sizeof(want), "workspace=%s/w\n", dir);
     assert_non_null(strstr(log_text(), want));
     assert_non_null(strstr(log_text(), "manifest_path=w/play\ninside=1\n"));
-    assert_non_null(strstr(log_text(), "policy_path=pol bytes=10\nconfig_path= bytes=0\n"));
+    assert_non_null(
+        strstr(log_text(), "policy_path=pol bytes=10\npolicy_from=1\nconfig_path= bytes=0\n"));
     assert_non_null(strstr(log_text(), "model=some/model\n"));
     assert_non_null(strstr(log_text(), "goal=fix this\nseconds=77\n"));
 }

@@ -155,7 +155,8 @@ const struct br_cli_verb br_cli_verbs[] = {
             "  diff A B              what policy B newly allows, asks or denies\n"
             "  test [FILE]           run its specs; print which rules they cover, and which\n"
             "                        changes of a rule no spec would notice\n"
-            "Nothing is started, asked or recorded.",
+            "  reload [FILE]         let a standing bridled take it for new runs\n"
+            "Nothing is started, asked or recorded; only reload changes something.",
         .opts = {OPT_DIR,
                  OPT_POLICY,
                  OPT_PROFILE,
@@ -199,8 +200,9 @@ const struct br_cli_verb br_cli_verbs[] = {
         .summary = "look through sessions, leases, decisions and policies",
         .details =
             "An inspector. A line is a verb (sessions, session ID, events ID, decisions ID,\n"
-            "why ID CALL, leases, activations, policy, help) or else Lua, evaluated over\n"
-            "read-only snapshots in a process that can do nothing else. It changes nothing.\n"
+            "why ID CALL, leases, activations, policies, policy, help) or else Lua,\n"
+            "evaluated over read-only snapshots in a process that can do nothing else. It\n"
+            "changes nothing.\n"
             "\n"
             "With a terminal, lines are edited and remembered. Otherwise they are read from\n"
             "standard input, and the first one that fails ends it with status 1.",

@@ -323,7 +323,8 @@ static int lua_help(lua_State *L)
 static bool is_lazy(const char *name)
 {
     return strcmp(name, "sessions") == 0 || strcmp(name, "leases") == 0 ||
-           strcmp(name, "activations") == 0 || strcmp(name, "policy") == 0;
+           strcmp(name, "activations") == 0 || strcmp(name, "policy") == 0 ||
+           strcmp(name, "policies") == 0;
 }
 
 /* __index of the globals: snapshots that are read when they are named, then what is locked. */
@@ -395,7 +396,7 @@ static int open_globals(lua_State *L)
                                          {"next", lua_view_next}, {NULL, NULL}};
     static const char *const lists[] = {"decisions", "lease"};
     static const char *const helpers[] = {"copy", "filter", "map", "count"};
-    static const char *const lazy[] = {"sessions", "leases", "activations", "policy"};
+    static const char *const lazy[] = {"sessions", "leases", "activations", "policy", "policies"};
     lua_rawsetp(L, LUA_REGISTRYINDEX, &serve_key);
     push_sandbox(L);
     luaL_setfuncs(L, functions, 0);

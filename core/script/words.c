@@ -32,6 +32,10 @@ const struct br_word br_words[] = {
      "held it to: the leases of its receipt."},
     {"activations", V | N, "activations", "activations",
      "the activated profiles: profile, activatedAt, facts."},
+    {"policies", V | N, "policies", "policies",
+     "the bundles of a standing bridled: kind (current, earlier, refused), generation, at,\n"
+     "by, uid, path, sha256, tableSha256, rules, runs that are pinned to it; of a refused\n"
+     "one code and message."},
     {"policy", V | N, "policy [FILE]", "policy",
      "the operator's policy as it compiles, or that of FILE, through 'bridle policy show'.\n"
      "In Lua the operator's own: sha256, table.rules, table.fallbacks."},

@@ -34,6 +34,20 @@ static json_t *maybe(json_t *object, const char *key, const char *value)
     return object;
 }
 
+/* Which text the policy was, and, of a standing bridled, since when and by whom it was that. */
+static void pin_json(const struct br_policy_pin *p, json_t *data)
+{
+    char at[32];
+    maybe(data, "policySha256", p->sha256);
+    if (!p->generation)
+        return;
+    br_time_iso(at, p->at_us);
+    json_object_set_new(data, "policyGeneration", json_integer((json_int_t)p->generation));
+    maybe(data, "policyAt", at);
+    maybe(data, "policyBy", br_policy_by_name(p->by));
+    json_object_set_new(data, "policyUid", json_integer(p->uid));
+}
+
 static int record_run(struct session *s)
 {
     char hex[65], profile[65];
@@ -57,6 +71,7 @@ static int record_run(struct session *s)
     json_object_set_new(data, "rules", json_integer(br_table_rules(s->table)));
     json_object_set_new(data, "profile", json_string(s->profile.plan.profile));
     json_object_set_new(data, "profileSha256", json_string(profile));
+    pin_json(&s->pin, data);
     int r = session_record(s, "bridle.run", "kernel", data);
     if (r == 0)
         r = session_record_table(s, &s->scripted_reply.data);

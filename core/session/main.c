@@ -72,6 +72,9 @@ int main(void)
     case BR_RUN_POLICY:
         session_run_policy(&s, &o);
         break;
+    case BR_RUN_SELFTEST:
+        session_run_selftest(&s, &o);
+        break;
     case BR_RUN_PLAN:
         session_run_plan(&s, &o);
         break;

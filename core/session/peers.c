@@ -418,6 +418,7 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     br_rd_str(&m->rd, s->policy_path, sizeof(s->policy_path));
     if (br_msg_blob(m, BR_POLICY_MAX, &s->policy, err) < 0)
         return bad(c, m, err);
+    br_policy_pin_get(&m->rd, &s->pin);
     br_rd_str(&m->rd, s->model, sizeof(s->model));
     s->scripted = br_rd_u8(&m->rd);
     s->has_terminal = br_rd_u8(&m->rd);

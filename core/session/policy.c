@@ -189,7 +189,7 @@ static void take_context(struct session *s, json_t *q, const char *env[BR_EXEC_A
     snprintf(s->model, sizeof(s->model), "%s", model ? model : "");
 }
 
-static json_t *answer_request(struct session *s, json_t *q)
+json_t *session_policy_answer(struct session *s, json_t *q)
 {
     struct br_err err = {.code = BR_OK};
     struct effect e = {.action = NULL};
@@ -248,7 +248,7 @@ static void answer_one(struct session *s)
         said = answer_table(s);
     } else if (br_json_scan(p, s->asked.text.len, BR_JSON_DEPTH_MAX, ASK_NODES_MAX, NULL) == 0) {
         q = json_loadb(p, s->asked.text.len, JSON_REJECT_DUPLICATES, NULL);
-        said = json_is_object(q) ? answer_request(s, q) : NULL;
+        said = json_is_object(q) ? session_policy_answer(s, q) : NULL;
     }
     if (!said)
         said = failure(BR_E_INVALID_JSON, "the request is not a JSON object");
@@ -273,6 +273,10 @@ static json_t *report_json(struct session *s, int r, const struct br_err *err)
         off += strlen(w) + 1;
     }
     json_object_set_new(report, "ok", json_boolean(r == 0));
+    if (s->policy_path[0])
+        json_object_set_new(report, "policy", json_string(s->policy_path));
+    if (s->pin.generation)
+        json_object_set_new(report, "generation", json_integer((json_int_t)s->pin.generation));
     json_object_set_new(report, "warnings", warnings);
     if (r < 0) {
         json_t *e = json_pack("{s:s, s:s}", "code", br_code_name(r), "message", err->text);

@@ -25,6 +25,12 @@ int session_script_failed(struct session *s, int code, const char *text)
     if (text)
         br_err_set(&r->err, (enum br_code) - code, "'%s': %s; it counts as a denial",
                    policy_name(s), text);
+    if (!s->failed.code) {
+        s->failed.code = code;
+        s->failed.err = r->err;
+        s->failed.line = r->n1;
+        snprintf(s->failed.file, sizeof(s->failed.file), "%s", r->text);
+    }
     json_t *data = json_pack("{s:s, s:s, s:s}", "code", br_code_name(code), "message", r->err.text,
                              "file", r->text[0] ? r->text : policy_name(s));
     if (r->n1)

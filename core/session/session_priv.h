@@ -73,6 +73,7 @@ struct session {
     uint32_t wall_seconds;
     bool wall_given; /* the operator said so */
     struct br_buf manifest, policy, goal;
+    struct br_policy_pin pin; /* which text `policy` is */
     struct br_profile_choice choice;
     uint8_t own_backend; /* the profile's, whatever `choice` says */
     struct {
@@ -101,6 +102,12 @@ struct session {
     char check_file[BR_NAME_MAX]; /* where the policy's one check is; "" if there is none */
     uint32_t check_line;
     unsigned script_asked; /* the type of the last question */
+    struct {               /* the first time that the policy's process failed; code 0: never */
+        int code;
+        struct br_err err;
+        char file[BR_NAME_MAX];
+        uint64_t line;
+    } failed;
     struct br_table *table;
     struct br_ledger *ledger;
     json_t *task; /* the normalised manifest */
@@ -292,6 +299,10 @@ void session_run_activate(struct session *s, struct outcome *o);
 /* ---- policy.c: mode policy ---- */
 
 void session_run_policy(struct session *s, struct outcome *o);
+/* Decide one request as POLICY_ASK has it, without consequences; a new reference. */
+json_t *session_policy_answer(struct session *s, json_t *q);
+/* selftest.c: mode selftest. */
+void session_run_selftest(struct session *s, struct outcome *o);
 /* br_table_decide() by the session's table; where s->trace is an array, what every rule said is
  * added to it. `against`: only what is stricter than the rest of the call's decision counts. */
 void session_table_decide(struct session *s, const struct br_request *q, bool against,

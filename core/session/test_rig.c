@@ -237,6 +237,7 @@ static void send_start(struct peers *p, int client, int audit, int script)
     br_out_blob(&o, "", 0); /* manifest */
     br_buf_put_str(&o.buf, "");
     br_out_blob(&o, "", 0); /* policy */
+    br_policy_pin_put(&o.buf, &(struct br_policy_pin){.sha256 = ""});
     br_buf_put_str(&o.buf, "none");
     for (int i = 0; i < 3; i++) /* not scripted, no terminal, not streaming */
         br_buf_put_u8(&o.buf, 0);

@@ -1,7 +1,7 @@
 /*
  * bridled: the supervisor. `bridled --private` serves one verb of one client, whose control channel
  * it inherits on fd 3, and ends with it; that is how `bridle run` works without a service. It links
- * no parser of anything but channel messages.
+ * no parser of anything but channel messages. `bridled --standing` serves no verb: see standing.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "supervise/standing.h"
 #include "supervise/supervise_priv.h"
 
 void sup_fail(struct supervisor *s, int code, const char *fmt, ...)
@@ -89,6 +90,7 @@ static int on_run(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err 
     br_rd_str(&m->rd, q->policy_path, sizeof(q->policy_path));
     if (br_msg_blob(m, BR_POLICY_MAX, &q->policy, err) < 0)
         return malformed(m, err);
+    q->policy_from = br_rd_u8(&m->rd);
     br_rd_str(&m->rd, q->config_path, sizeof(q->config_path));
     if (br_msg_blob(m, BR_CONFIG_MAX, &q->config, err) < 0)
         return malformed(m, err);
@@ -105,8 +107,8 @@ static int on_run(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err 
         return malformed(m, err);
     while (q->argc < argc && (q->argv[q->argc] = br_rd_strdup(&m->rd, BR_PATH_MAX)))
         q->argc++;
-    if (br_rd_done(&m->rd) < 0 || q->mode < BR_RUN_AGENT || q->mode > BR_RUN_POLICY ||
-        q->wall_seconds > BR_RUN_SECONDS_MAX)
+    if (br_rd_done(&m->rd) < 0 || q->mode < BR_RUN_AGENT || q->mode > BR_RUN_SELFTEST ||
+        q->policy_from > BR_POLICY_BUILT_IN || q->wall_seconds > BR_RUN_SECONDS_MAX)
         return malformed(m, err);
     s->verb = BR_MSG_CTL_RUN;
     s->asked = s->kick = true;
@@ -155,6 +157,27 @@ static int on_leases(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     return 0;
 }
 
+static int on_reload(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ctx;
+    (void)c;
+    br_rd_str(&m->rd, s->req.policy_path, sizeof(s->req.policy_path));
+    if (br_rd_done(&m->rd) < 0)
+        return malformed(m, err);
+    s->verb = BR_MSG_CTL_RELOAD;
+    s->asked = s->kick = true;
+    return 0;
+}
+
+static int on_policies(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ctx;
+    (void)c, (void)m, (void)err;
+    s->verb = BR_MSG_CTL_POLICIES;
+    s->asked = s->kick = true;
+    return 0;
+}
+
 static int on_cancel(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct supervisor *s = ctx;
@@ -169,6 +192,8 @@ static const struct br_msg_rule control_rules[] = {
     {BR_MSG_CTL_DOCTOR, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_doctor},
     {BR_MSG_CTL_ACTIVATIONS, BR_PERMIT | BR_ONCE, 4, 64, 0, 0, on_activations},
     {BR_MSG_CTL_LEASES, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_leases},
+    {BR_MSG_CTL_RELOAD, BR_PERMIT | BR_ONCE, 4, BR_PATH_MAX + 4, 0, 0, on_reload},
+    {BR_MSG_CTL_POLICIES, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_policies},
     {BR_MSG_CTL_CANCEL, BR_PERMIT, 0, 0, 0, 0, on_cancel},
 };
 
@@ -239,6 +264,8 @@ static int serve(struct supervisor *s, struct br_err *err)
         activations_verb(s);
     else if (s->verb == BR_MSG_CTL_LEASES)
         leases_verb(s);
+    else
+        standing_verb(s);
     return 0;
 }
 
@@ -279,6 +306,34 @@ static int drop_capabilities(struct br_err *err)
     return br_err_errno(err, BR_E_FAILED, "the supervisor could not give up capabilities");
 }
 
+/* Over the state directory, until it is told to end. */
+static int stand(const char *policy)
+{
+    static struct standing st;
+    struct br_err err = {.code = BR_OK};
+    br_log_init("bridled", BR_LOG_INFO);
+    br_close_from(3, NULL, 0);
+    signal(SIGPIPE, SIG_IGN);
+    prctl(PR_SET_DUMPABLE, 0);
+    umask(077);
+    if (strlen(policy) >= sizeof(st.asked_path)) {
+        (void)br_err_set(&err, BR_E_USAGE, "the path of the policy is too long");
+    } else {
+        snprintf(st.asked_path, sizeof(st.asked_path), "%s", policy);
+        if (drop_capabilities(&err) == 0 && standing_serve(&st, &err) == 0)
+            return 0;
+    }
+    br_log(BR_LOG_ERROR, "%s", err.text);
+    return br_code_exit(err.code);
+}
+
+static void open_standard_fds(void)
+{
+    for (int fd = 0; fd < 3; fd++) /* never let a channel become a standard descriptor */
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
+            _exit(1);
+}
+
 int main(int argc, char **argv)
 {
     static struct supervisor s = {.workspace_fd = -1,
@@ -289,14 +344,17 @@ int main(int argc, char **argv)
     struct br_err err = {.code = BR_OK};
     br_log_init("bridled", BR_LOG_WARN);
     struct stat st;
+    open_standard_fds();
+    if (argc == 2 && strcmp(argv[1], "--standing") == 0)
+        return stand("");
+    if (argc == 4 && strcmp(argv[1], "--standing") == 0 && strcmp(argv[2], "--policy") == 0)
+        return stand(argv[3]);
     if (argc != 2 || strcmp(argv[1], "--private") != 0 || fstat(3, &st) < 0 ||
         !S_ISSOCK(st.st_mode)) {
-        fprintf(stderr, "bridled is started by 'bridle'; there is nothing to do by hand\n");
+        fprintf(stderr, "bridled is started by 'bridle'; by hand only to hold a policy for new "
+                        "runs: bridled --standing [--policy FILE]\n");
         return br_code_exit(BR_E_USAGE);
     }
-    for (int fd = 0; fd < 3; fd++) /* never let a channel become a standard descriptor */
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
-            return 1;
     br_close_from(4, NULL, 0);
     (void)fcntl(3, F_SETFD, FD_CLOEXEC);
     (void)setsid(); /* Ctrl-C goes to the client, which asks for a clean end */

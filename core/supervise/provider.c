@@ -226,7 +226,8 @@ int provider_choose(struct supervisor *s, struct br_err *err)
 int images_resolve(struct supervisor *s, struct br_err *err)
 {
     char *image = s->req.choice.image, id[BR_IMAGE_ID_MAX];
-    if (s->req.mode == BR_RUN_VALIDATE || s->req.mode == BR_RUN_POLICY)
+    if (s->req.mode == BR_RUN_VALIDATE || s->req.mode == BR_RUN_POLICY ||
+        s->req.mode == BR_RUN_SELFTEST)
         return 0;
     for (uint32_t i = 0; i < s->nimages; i++) /* of one that is not used nothing need be there */
         if (s->state_fd >= 0 && br_image_resolve(s->state_fd, s->images[i].image, id, NULL) == 0)

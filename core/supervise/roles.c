@@ -182,12 +182,25 @@ static int on_session_done(struct br_chan *c, struct br_msg *m, void *ctx, struc
     return 0;
 }
 
+/* Of a self-test: the client is told as it came. */
+static int on_tested(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ((struct program *)ctx)->sup;
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    if (s->req.mode != BR_RUN_SELFTEST)
+        return malformed(c, m, err);
+    br_buf_put(&o.buf, m->rd.p, m->rd.len);
+    (void)br_chan_send(&s->control, BR_MSG_CTL_TESTED, 0, &o, NULL);
+    return 0;
+}
+
 static const struct br_msg_rule session_rules[] = {
     {BR_MSG_ROLE_READY, BR_PERMIT | BR_ONCE, 8, 4096, 0, 0, on_ready},
     {BR_MSG_SUP_LAUNCH, BR_PERMIT | BR_ONCE, 60, BR_MSG_MAX, 0, 0, on_sup_plan},
     /* looks, and starts nothing */
     {BR_MSG_SUP_RESOLVE, BR_PERMIT, 60, BR_MSG_MAX, 0, 0, on_sup_plan},
     {BR_MSG_SUP_STOP, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_sup_stop},
+    {BR_MSG_SUP_TESTED, BR_PERMIT | BR_ONCE, 24, 4096, 0, 0, on_tested},
     {BR_MSG_SESSION_DONE, BR_PERMIT | BR_ONCE, 12, 4096, 0, 0, on_session_done},
 };
 

@@ -139,7 +139,8 @@ static bool records(const struct supervisor *s)
 /* Neither workspace, state, image nor launcher. */
 static bool only_compiles(const struct supervisor *s)
 {
-    return s->req.mode == BR_RUN_VALIDATE || s->req.mode == BR_RUN_POLICY;
+    return s->req.mode == BR_RUN_VALIDATE || s->req.mode == BR_RUN_POLICY ||
+           s->req.mode == BR_RUN_SELFTEST;
 }
 
 static int tell_started(struct supervisor *s, struct links *l, struct br_err *err)
@@ -180,6 +181,7 @@ static int start_session(struct supervisor *s, struct links *l, struct br_err *e
     put_blob(&o, &q->manifest);
     br_buf_put_str(&o.buf, q->policy_path);
     put_blob(&o, &q->policy);
+    br_policy_pin_put(&o.buf, &q->pin);
     br_buf_put_str(&o.buf, s->provider.model);
     br_buf_put_u8(&o.buf, s->provider.scripted);
     br_buf_put_u8(&o.buf, q->has_terminal);
@@ -408,6 +410,7 @@ static int open_places(struct supervisor *s, struct br_err *err)
     switch (s->req.mode) {
     case BR_RUN_VALIDATE:
     case BR_RUN_POLICY:
+    case BR_RUN_SELFTEST:
         return 0;
     case BR_RUN_ACTIVATE:
         r = state_open(s, true, err);
@@ -428,6 +431,8 @@ void run_verb(struct supervisor *s)
     int r = links_open(&l, &err);
     s->started_us = br_now_wall_us();
     br_id_make(s->run_id, "run");
+    if (r == 0)
+        r = policy_take(s, &err);
     if (r == 0)
         r = open_places(s, &err);
     if (r == 0)

@@ -47,6 +47,8 @@ struct request {
     bool manifest_in_workspace, has_terminal;
     uint32_t wall_seconds;
     struct br_buf manifest, policy, config, scenario, goal;
+    uint8_t policy_from;      /* enum br_policy_from */
+    struct br_policy_pin pin; /* which text `policy` is; take.c */
     struct br_profile_choice choice;
     char *argv[BR_EXEC_ARGS_MAX + 1];
     uint32_t argc;
@@ -86,6 +88,11 @@ struct supervisor {
     bool asked;
     enum br_msg_type verb;
     struct request req;
+    struct br_chan standing; /* to the standing bridled, as long as this run lasts; take.c */
+    bool taken;              /* it has said what there is to take, or why there is nothing */
+    int standing_code;       /* 0, or a negative code with: */
+    struct br_err standing_err;
+    uint32_t standing_exit;
     char named[BR_ID_MAX]; /* show: the run; activations: the profile, or "" */
     bool control_gone;
 
@@ -189,6 +196,14 @@ int activation_store(const struct supervisor *s, struct br_err *err);
 int activation_workspace(struct supervisor *s, struct br_err *err);
 void activation_workspace_end(struct supervisor *s);
 void activations_verb(struct supervisor *s);
+
+/* ---- take.c: what a standing bridled has ---- */
+
+/* Where one stands over the state directory, its bundle takes the place of one that nobody named
+ * for this run. In any case, fill req.pin. */
+int policy_take(struct supervisor *s, struct br_err *err);
+/* CTL_RELOAD, CTL_POLICIES: pass it on, and what comes back. */
+void standing_verb(struct supervisor *s);
 
 /* ---- leases.c ---- */
 

@@ -15,9 +15,10 @@
     /* ---- cli -> bridled, and back: the control channel ---- */                                  \
     /* one run. u8 mode (enum br_run_mode), str workspace (absolute), str manifest_path,           \
        u8 manifest_in_workspace, blob manifest ("" if none), str policy_path, blob policy (""      \
-       for the default), str config_path, blob config (""), str model (""), str scenario_path,     \
-       blob scenario (""), blob goal, u32 wall_seconds (0: default), u8 has_terminal,              \
-       struct br_profile_choice, [str argv]n (modes exec and plan only) */                         \
+       for the default), u8 policy_from (enum br_policy_from), str config_path, blob config (""),  \
+       str model (""), str scenario_path, blob scenario (""), blob goal, u32 wall_seconds (0:      \
+       default), u8 has_terminal, struct br_profile_choice, [str argv]n (modes exec and plan only) \
+     */                                                                                            \
     X(CTL_RUN, 0x0101)                                                                             \
     /* str run_id, str model_label, u8 scripted; fds: client end of session, of audit */           \
     X(CTL_STARTED, 0x0102)                                                                         \
@@ -42,6 +43,19 @@
     /* [str requirement, u8 result (0 ok, 1 missing, 2 degraded), u8 required, str detail,         \
        str fix]n */                                                                                \
     X(CTL_PROBED, 0x0107)                                                                          \
+    /* what came of BR_RUN_SELFTEST, before CTL_ENDED: the payload of SUP_TESTED */                \
+    X(CTL_TESTED, 0x010c)                                                                          \
+    /* the standing bridled of this state directory is to take this bundle for new sessions, as    \
+       soon as it is compiled and tested. str path (absolute, or the name of a shipped one; "":    \
+       the one that it has, read again). Answer: CTL_POLICY of what is current now, then           \
+       CTL_ENDED; or CTL_ENDED alone: it is refused, nothing has changed. cli -> bridled ->        \
+       standing bridled */                                                                         \
+    X(CTL_RELOAD, 0x010d)                                                                          \
+    /* list the bundles of the standing bridled. empty; answer: a CTL_POLICY each, then CTL_ENDED  \
+     */                                                                                            \
+    X(CTL_POLICIES, 0x010e)                                                                        \
+    /* struct br_policy_row (see br_policy_row_put) */                                             \
+    X(CTL_POLICY, 0x010f)                                                                          \
                                                                                                    \
     /* ---- bridled -> every program it starts, on fd 3: the supervision channel ---- */           \
     /* bridled -> audit: u8 mode (0 record, 1 read, 2 recover), str run_id ("" in modes 1 and 2    \
@@ -63,8 +77,9 @@
        recover end with it as well (status "") */                                                  \
     X(AUDIT_CLOSED, 0x0204)                                                                        \
     /* bridled -> session: str run_id, u8 mode, u8 manifest_in_workspace, str workspace,           \
-       str manifest_path, blob manifest, str policy_path, blob policy, str model, u8 scripted,     \
-       u8 has_terminal, u8 streaming, u32 wall_seconds (0: default), struct br_profile_choice,     \
+       str manifest_path, blob manifest, str policy_path, blob policy, struct br_policy_pin,       \
+       str model, u8 scripted, u8 has_terminal, u8 streaming, u32 wall_seconds (0: default),       \
+       struct br_profile_choice,                                                                   \
        [str profile, str image]n (as bridle.lua names them), blob goal, [str argv]n, [str default  \
        allowed path]n (for a run without a manifest); fds: client, audit (modes run and exec),     \
        policy script, then in mode run adapter script and broker */                                \
@@ -94,6 +109,10 @@
        with it would be refused all the same ("": it would not be): the profile is not activated   \
      */                                                                                            \
     X(SUP_RESOLVED, 0x0219)                                                                        \
+    /* session -> bridled, mode selftest, before SESSION_DONE: str hash of the table (hex; "": it  \
+       did not compile), u32 rules, u32 warnings, u32 probes (that were decided), str file, u32    \
+       line (of what is wrong; "" and 0: not known) */                                             \
+    X(SUP_TESTED, 0x021a)                                                                          \
     /* bridled -> script: u8 purpose (enum br_script_purpose); fd: the peer's channel, absent for  \
        purposes config and inspect (which the client starts, and is in the place of bridled) */    \
     X(SCRIPT_START, 0x0220)                                                                        \
@@ -274,7 +293,14 @@
     /* empty */                                                                                    \
     X(PROV_CANCEL, 0x0805)                                                                         \
     /* session -> broker: what the provider says was used. u64 prompt, u64 completion tokens */    \
-    X(PROV_SETTLE, 0x0806)
+    X(PROV_SETTLE, 0x0806)                                                                         \
+                                                                                                   \
+    /* ---- bridled -> standing bridled, on the socket `control` of the state directory ---- */    \
+    /* a session begins. str run_id. The sender keeps the connection as long as it runs */         \
+    X(POLICY_TAKE, 0x0901)                                                                         \
+    /* what it has to take: struct br_policy_pin, str path, blob policy ("" for the built-in one); \
+       CTL_ENDED instead if it may not begin */                                                    \
+    X(POLICY_TAKEN, 0x0902)
 
 enum br_msg_type {
 #define BR_MSG_ENUM_(name, number) BR_MSG_##name = number,
@@ -289,7 +315,18 @@ enum br_run_mode {
     BR_RUN_PLAN = 4,     /* what exec would do; starts no sandbox and records nothing */
     BR_RUN_ACTIVATE = 5, /* try the profile, and keep the evidence that it works */
     BR_RUN_POLICY = 6,   /* compile, then answer what would be decided, until the client leaves */
+    BR_RUN_SELFTEST = 7, /* compile, decide a fixed set of probes, and end */
 };
+
+/* Whose word the policy of CTL_RUN is. */
+enum br_policy_from {
+    BR_POLICY_FOUND = 0,    /* in the configuration, or nobody's: the standing one goes before it */
+    BR_POLICY_NAMED = 1,    /* the operator named it for this run */
+    BR_POLICY_BUILT_IN = 2, /* the built-in one, whatever stands */
+};
+
+/* How a bundle became the one of a standing bridled. */
+enum br_policy_by { BR_POLICY_BY_START = 1, BR_POLICY_BY_SIGNAL = 2, BR_POLICY_BY_REQUEST = 3 };
 
 enum br_script_purpose {
     BR_SCRIPT_CONFIG = 1,

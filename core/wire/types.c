@@ -298,6 +298,74 @@ void br_plan_free(struct br_plan *p)
     p->nallowed = 0;
 }
 
+void br_policy_pin_put(struct br_buf *b, const struct br_policy_pin *p)
+{
+    br_buf_put_str(b, p->sha256);
+    br_buf_put_u64(b, p->generation);
+    br_buf_put_u64(b, p->at_us);
+    br_buf_put_u32(b, p->uid);
+    br_buf_put_u8(b, p->by);
+}
+
+void br_policy_pin_get(struct br_rd *r, struct br_policy_pin *p)
+{
+    br_rd_str(r, p->sha256, sizeof(p->sha256));
+    p->generation = br_rd_u64(r);
+    p->at_us = br_rd_u64(r);
+    p->uid = br_rd_u32(r);
+    p->by = br_rd_u8(r);
+    size_t n = strlen(p->sha256);
+    if ((n && n != 64) || strspn(p->sha256, "0123456789abcdef") != n ||
+        (p->by == 0) != (p->generation == 0) || p->by > BR_POLICY_BY_REQUEST)
+        r->failed = true;
+}
+
+const char *br_policy_by_name(uint8_t by)
+{
+    static const char *const names[] = {"", "start", "signal", "request"};
+    return by < BR_ARRAY_LEN(names) ? names[by] : "";
+}
+
+void br_policy_row_put(struct br_buf *b, const struct br_policy_row *w)
+{
+    br_buf_put_u8(b, w->kind);
+    br_policy_pin_put(b, &w->pin);
+    br_buf_put_str(b, w->path);
+    br_buf_put_str(b, w->table);
+    br_buf_put_u32(b, w->rules);
+    br_buf_put_u32(b, w->warnings);
+    br_buf_put_u32(b, w->probes);
+    br_buf_put_u32(b, w->code);
+    br_buf_put_str(b, w->text);
+    br_buf_put_u32(b, w->runs);
+    br_buf_put_u32(b, w->nids);
+    for (uint32_t i = 0; i < w->nids; i++)
+        br_buf_put_str(b, w->ids[i]);
+}
+
+void br_policy_row_get(struct br_rd *r, struct br_policy_row *w)
+{
+    w->kind = br_rd_u8(r);
+    br_policy_pin_get(r, &w->pin);
+    br_rd_str(r, w->path, sizeof(w->path));
+    br_rd_str(r, w->table, sizeof(w->table));
+    w->rules = br_rd_u32(r);
+    w->warnings = br_rd_u32(r);
+    w->probes = br_rd_u32(r);
+    w->code = br_rd_u32(r);
+    br_rd_str(r, w->text, sizeof(w->text));
+    w->runs = br_rd_u32(r);
+    w->nids = br_rd_u32(r);
+    if (w->kind < BR_POLICY_CURRENT || w->kind > BR_POLICY_REFUSED || w->code >= BR_CODE_COUNT_ ||
+        (w->kind == BR_POLICY_REFUSED) != (w->code != 0) || w->nids > BR_POLICY_RUNS_MAX ||
+        w->nids > w->runs)
+        r->failed = true;
+    if (r->failed)
+        w->nids = 0;
+    for (uint32_t i = 0; i < w->nids; i++)
+        br_rd_str(r, w->ids[i], sizeof(w->ids[i]));
+}
+
 void br_lease_put(struct br_buf *b, const struct br_lease *l)
 {
     br_buf_put_u32(b, l->max_requests);

@@ -164,6 +164,39 @@ extern const char *const br_identity_names[];  /* likewise */
 extern const char *const br_workspace_names[]; /* likewise */
 extern const char *const br_quota_names[];     /* from 0 */
 
+/* ---- the bundle of a standing bridled ---- */
+
+/* Which bundle a session is pinned to. */
+struct br_policy_pin {
+    char sha256[65];     /* of its text, in hex; "": the built-in one */
+    uint64_t generation; /* of the standing bridled, from 1; 0: it is not from one */
+    uint64_t at_us;      /* when it became that: wall clock */
+    uint32_t uid;        /* who asked for it */
+    uint8_t by;          /* enum br_policy_by; 0 without a generation */
+};
+void br_policy_pin_put(struct br_buf *b, const struct br_policy_pin *p);
+void br_policy_pin_get(struct br_rd *r, struct br_policy_pin *p);
+/* "start", "signal", "request"; "" for anything else. */
+const char *br_policy_by_name(uint8_t by);
+
+enum br_policy_kind { BR_POLICY_CURRENT = 1, BR_POLICY_EARLIER = 2, BR_POLICY_REFUSED = 3 };
+#define BR_POLICY_RUNS_MAX 64u
+/* One bundle of it, as CTL_POLICY says it. */
+struct br_policy_row {
+    uint8_t kind; /* enum br_policy_kind */
+    struct br_policy_pin pin;
+    char path[BR_PATH_MAX]; /* "": the built-in one */
+    char table[65];         /* hash of the table that it was tested as, in hex */
+    uint32_t rules, warnings, probes;
+    uint32_t code; /* REFUSED: why */
+    char text[BR_ERR_TEXT_MAX];
+    uint32_t runs; /* that are pinned to it and have not ended, */
+    uint32_t nids; /* of which so many are named */
+    char ids[BR_POLICY_RUNS_MAX][BR_ID_MAX];
+};
+void br_policy_row_put(struct br_buf *b, const struct br_policy_row *w);
+void br_policy_row_get(struct br_rd *r, struct br_policy_row *w);
+
 /* ---- provider lease ---- */
 struct br_lease {
     uint32_t max_requests;
