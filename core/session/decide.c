@@ -156,14 +156,37 @@ static int policy_failed(struct session *s, struct verdict *v)
     return s->audit_lost ? -BR_E_STORE_FAILED : 0;
 }
 
+/* What the manifest's rules said, the strictest of them; of several pieces nothing, since its word
+ * for one of them is none for the others. */
+static const char *manifest_said(const struct verdict *v)
+{
+    const json_t *vote;
+    size_t i;
+    enum br_effect strictest = BR_EFFECT_NONE;
+    if (json_array_size(v->pieces) > 1)
+        return NULL;
+    json_array_foreach(v->votes, i, vote)
+    {
+        const char *source = json_string_value(json_object_get(vote, "source"));
+        const char *said = json_string_value(json_object_get(vote, "effect"));
+        for (int e = BR_EFFECT_ALLOW; e <= BR_EFFECT_DENY; e++)
+            if (strcmp(source, "manifest") == 0 &&
+                strcmp(said, br_effect_name((enum br_effect)e)) == 0 &&
+                (enum br_effect)e > strictest)
+                strictest = (enum br_effect)e;
+    }
+    return strictest == BR_EFFECT_NONE ? NULL : br_effect_name(strictest);
+}
+
 /* The operator's predicates may tighten what the table said. */
 static int consult_predicates(struct session *s, struct verdict *v, const char *call_id,
                               const struct effect *e)
 {
     if (!br_table_has_predicates(s->table) || v->effect == BR_EFFECT_DENY)
         return 0;
-    json_t *req = json_pack("{s:s, s:s*, s:s, s:s}", "action", e->action, "subject", e->subject,
-                            "callId", call_id, "effect", br_effect_name(v->effect));
+    json_t *req = json_pack("{s:s, s:s*, s:s, s:s, s:s*}", "action", e->action, "subject",
+                            e->subject, "callId", call_id, "effect", br_effect_name(v->effect),
+                            "manifest", manifest_said(v));
     if (e->op.op == BR_OP_EXEC && !e->shell) {
         json_t *argv = json_array();
         for (uint32_t i = 0; i < e->op.argc; i++)

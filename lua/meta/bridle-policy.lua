@@ -64,6 +64,7 @@
 ---@field subject string what would be done, as it is asked about
 ---@field callId string the tool call
 ---@field effect string what the rules said: `allow` or `ask`
+---@field manifest? string what the manifest said, if it spoke of this; never of a command with several parts
 ---@field argv? string[] the words of a command that is run without a shell
 ---@field tool? string the tool that is called, where it is known
 ---@field model? string the model that calls it
