@@ -83,8 +83,9 @@ static int on_standing_end(struct br_chan *c, int code, void *ctx, struct br_err
     return 0;
 }
 
-/* 1: connected. 0: none stands there. */
-static int connect_standing(struct supervisor *s, struct br_err *err)
+/* 1: connected. 0: none stands there. Root may ask another's; its own runs take from nobody else.
+ */
+static int connect_standing(struct supervisor *s, bool own, struct br_err *err)
 {
     struct sockaddr_un sa = {.sun_family = AF_UNIX};
     struct stat st;
@@ -94,19 +95,22 @@ static int connect_standing(struct supervisor *s, struct br_err *err)
     if (br_state_path(dir, getenv, NULL) < 0)
         return 0; /* who has no state directory has nobody standing over it */
     BR_CLEANUP_FD int at = open(dir, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (at < 0 || fstat(at, &st) < 0 || st.st_uid != geteuid() ||
-        (fstatat(at, STANDING_SOCKET, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT))
+    if (at < 0 || fstat(at, &st) < 0 || (st.st_uid != geteuid() && (own || geteuid() != 0)))
+        return 0;
+    uid_t owner = st.st_uid;
+    if ((fstatat(at, STANDING_SOCKET, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT))
         return 0;
     BR_CLEANUP_FD int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     snprintf(sa.sun_path, sizeof(sa.sun_path), "/proc/self/fd/%d/%s", at, STANDING_SOCKET);
     if (fd < 0 || connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0)
-        return br_err_errno(err, BR_E_PROGRAM_DIED,
-                            "the bridled that stood over '%s' does not answer, and its policy "
-                            "would be that of this run; nothing was started. Start it again, or "
-                            "remove '%s/%s' to do without",
-                            dir, dir, STANDING_SOCKET);
+        return br_err_errno(
+            err, BR_E_PROGRAM_DIED,
+            "the bridled that stood over '%s' does not answer, and its policy "
+            "would be that of a run; nothing was started. Start it again, or remove "
+            "'%s/%s' to do without",
+            dir, dir, STANDING_SOCKET);
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0 ||
-        (peer.uid != 0 && peer.uid != geteuid()))
+        (peer.uid != 0 && peer.uid != owner))
         return br_err_set(err, BR_E_DENIED,
                           "who answers at '%s/%s' is uid %u and not the owner; nothing was started",
                           dir, STANDING_SOCKET, (unsigned)peer.uid);
@@ -141,7 +145,7 @@ int policy_take(struct supervisor *s, struct br_err *err)
     struct request *q = &s->req;
     s->standing.fd = -1;
     if (q->policy_from == BR_POLICY_FOUND && q->mode != BR_RUN_ACTIVATE) {
-        int r = connect_standing(s, err);
+        int r = connect_standing(s, true, err);
         if (r > 0) {
             BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
             br_buf_put_str(&o.buf, s->run_id);
@@ -163,7 +167,7 @@ void standing_verb(struct supervisor *s)
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     bool reload = s->verb == BR_MSG_CTL_RELOAD;
     s->standing.fd = -1;
-    int r = connect_standing(s, &err);
+    int r = connect_standing(s, false, &err);
     if (r == 0)
         r = br_err_set(&err, BR_E_NOT_FOUND,
                        "no bridled stands over this state directory%s. 'bridled --standing' starts "
