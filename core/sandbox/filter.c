@@ -3,9 +3,10 @@
  *
  * Why not libseccomp: the kernel verifies, translates and dry-runs a filter for every sandbox that
  * installs it, and that costs time in proportion to its length. The same table takes 160 us to
- * install as libseccomp's binary tree and 80 us in this form (neighbouring numbers with the
- * same answer become one interval, and a binary search finds the interval). libseccomp also cannot
- * express "unless the low 32 bits are X", which ioctl needs (docs/decisions/0010).
+ * install as libseccomp's binary tree and 65 us in this form (neighbouring numbers with the same
+ * answer become one interval, a binary search finds the interval, and every answer is written
+ * once). libseccomp also cannot express "unless the low 32 bits are X", which ioctl needs
+ * (docs/decisions/0010).
  */
 #include <errno.h>
 #include <linux/audit.h>
@@ -36,7 +37,6 @@ struct interval {
     uint32_t first;
     uint32_t answer;                 /* SECCOMP_RET_*; ignored if there is a condition */
     const struct br_filter_row *row; /* with a condition, else NULL */
-    unsigned leaf;                   /* the jump to its condition */
     bool written;
 };
 
@@ -149,38 +149,38 @@ static void put_condition(struct code *c, const struct br_filter_row *row)
     put_ret(c, SECCOMP_RET_ALLOW);
 }
 
-/* Behind the search, so that its jumps stay short; once for rows with the same tests. */
-static void put_conditions(struct code *c, struct interval *v, unsigned n)
-{
-    for (unsigned i = 0; i < n; i++) {
-        if (!v[i].row || v[i].written)
-            continue;
-        struct jumps here = {.n = 0};
-        for (unsigned k = i; k < n; k++)
-            if (v[k].row && v[k].row->tests == v[i].row->tests) {
-                if (here.n == JUMPS_MAX)
-                    c->failed = true;
-                else
-                    here.at[here.n++] = v[k].leaf;
-                v[k].written = true;
-            }
-        land(c, &here);
-        put_condition(c, v[i].row);
-    }
-}
-
 /* ---- the search ---- */
 
-static void put_leaf(struct code *c, struct interval *v)
+/* A half of a comparison of the search that leads to an interval, whose place is not known yet. */
+struct ref {
+    unsigned at; /* the comparison */
+    bool jt;
+    unsigned to; /* the interval */
+};
+struct refs {
+    struct ref list[NR_MAX];
+    unsigned n;
+};
+
+static void put_ref(struct code *c, struct refs *refs, unsigned at, bool jt, unsigned to)
 {
-    if (v->row)
-        v->leaf = put(c, BPF_JMP | BPF_JA, 0, 0, 0);
+    if (refs->n == NR_MAX)
+        c->failed = true;
     else
-        put_ret(c, v->answer);
+        refs->list[refs->n++] = (struct ref){.at = at, .jt = jt, .to = to};
 }
 
-/* Binary search over v[0..n): no recursion, a stack of halves still to be written. */
-static void put_search(struct code *c, struct interval *v, unsigned n)
+/* One half of the comparison `at` goes to the next instruction. */
+static void land_half(struct code *c, unsigned at, bool jt)
+{
+    unsigned distance = c->n - at - 1;
+    c->failed = c->failed || distance > 255; /* a conditional jump reaches no further */
+    *(jt ? &c->insn[at].jt : &c->insn[at].jf) = (uint8_t)distance;
+}
+
+/* Binary search over v[0..n): no recursion, a stack of halves still to be written. What it finds
+ * comes behind it, once for all who find the same. */
+static void put_search(struct code *c, unsigned n, const struct interval *v, struct refs *refs)
 {
     struct half {
         unsigned from, to, test; /* test: the comparison that jumps to this half */
@@ -191,18 +191,61 @@ static void put_search(struct code *c, struct interval *v, unsigned n)
             unsigned mid = from + (to - from) / 2;
             unsigned test = put(c, BPF_JMP | BPF_JGE | BPF_K, 0, 0, v[mid].first);
             br_require(depth < BR_ARRAY_LEN(stack));
-            stack[depth++] = (struct half){.from = mid, .to = to, .test = test};
+            if (to - mid > 1)
+                stack[depth++] = (struct half){.from = mid, .to = to, .test = test};
+            else
+                put_ref(c, refs, test, true, mid);
+            if (mid - from == 1)
+                put_ref(c, refs, test, false, from);
             to = mid;
         }
-        put_leaf(c, &v[from]);
         if (depth == 0 || c->failed)
             return;
         struct half h = stack[--depth];
-        unsigned distance = c->n - h.test - 1;
-        c->failed = c->failed || distance > 255; /* a conditional jump reaches no further */
-        c->insn[h.test].jt = (uint8_t)distance;
+        land_half(c, h.test, true);
         from = h.from;
         to = h.to;
+    }
+}
+
+static bool same_leaf(const struct interval *a, const struct interval *b)
+{
+    return a->row && b->row ? a->row->tests == b->row->tests
+                            : !a->row && !b->row && a->answer == b->answer;
+}
+
+/* The answers, and for a condition the jump to it: conditions are further away than a comparison
+ * reaches. */
+static void put_leaves(struct code *c, struct interval *v, unsigned n, const struct refs *refs,
+                       struct jumps *far, const struct br_filter_row **rows)
+{
+    for (unsigned i = 0; i < n; i++) {
+        if (v[i].written)
+            continue;
+        for (unsigned k = i; k < n; k++)
+            v[k].written |= same_leaf(&v[i], &v[k]);
+        for (unsigned k = 0; k < refs->n; k++)
+            if (same_leaf(&v[i], &v[refs->list[k].to]))
+                land_half(c, refs->list[k].at, refs->list[k].jt);
+        if (!v[i].row) {
+            put_ret(c, v[i].answer);
+            continue;
+        }
+        if (far->n < JUMPS_MAX)
+            rows[far->n] = v[i].row;
+        put_always(c, far);
+    }
+}
+
+static void put_tree(struct code *c, struct interval *v, unsigned n, struct refs *refs)
+{
+    const struct br_filter_row *rows[JUMPS_MAX];
+    struct jumps far = {.n = 0};
+    put_search(c, n, v, refs);
+    put_leaves(c, v, n, refs, &far, rows);
+    for (unsigned i = 0; i < far.n && !c->failed; i++) {
+        land(c, &(struct jumps){.at = {far.at[i]}, .n = 1});
+        put_condition(c, rows[i]);
     }
 }
 
@@ -247,7 +290,8 @@ int br_filter_build(struct sock_fprog *prog, struct br_err *err)
 {
     BR_CLEANUP_FREE struct interval *v = calloc(NR_MAX, sizeof(*v));
     BR_CLEANUP_FREE struct code *c = calloc(1, sizeof(*c));
-    if (!v || !c)
+    BR_CLEANUP_FREE struct refs *refs = calloc(1, sizeof(*refs));
+    if (!v || !c || !refs)
         return br_err_set(err, BR_E_NOMEM, "no memory for the system call filter");
     unsigned n = make_intervals(v, err);
     if (n == 0)
@@ -260,8 +304,7 @@ int br_filter_build(struct sock_fprog *prog, struct br_err *err)
     put(c, BPF_JMP | BPF_JGE | BPF_K, 0, 1, X32_BIT);
     put_ret(c, SECCOMP_RET_KILL_PROCESS);
 #endif
-    put_search(c, v, n);
-    put_conditions(c, v, n);
+    put_tree(c, v, n, refs);
     if (c->failed)
         return br_err_set(err, BR_E_INTERNAL, "the system call filter is too long");
     struct sock_filter *code = calloc(c->n, sizeof(*code));
