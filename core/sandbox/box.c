@@ -142,7 +142,7 @@ static int place(struct br_box *b, struct br_err *err)
         r = br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                          "the sandbox's 'oom_score_adj' could not be raised; nothing was started");
     if (r == 0 && br_who_expect(&b->who, b->host, e)) {
-        r = br_who_map(&b->who, b->pid, err);
+        r = br_who_map(&b->who, b->pid, &b->measured, err);
         b->shared->mapped = r == 0;
     }
     if (r == 0)
@@ -151,6 +151,7 @@ static int place(struct br_box *b, struct br_err *err)
     if (r == 0 && b->shared->mapped)
         r = br_measure_limits(b, err);
     b->read = r == 0 && b->shared->mapped;
+    br_cg_close_files(&b->cg); /* another process may take the box over */
     return r;
 }
 
@@ -332,7 +333,7 @@ static int hand_over(struct br_box *b, const struct br_plan *plan, int ws_fd, in
     if (r == 0)
         r = open_mounts(b, plan, ws, fds, &n, err);
     if (r == 0 && !s->mapped)
-        r = br_who_map(&b->who, b->pid, err);
+        r = br_who_map(&b->who, b->pid, &b->measured, err);
     if (r == 0 && !br_weak(LIMITS) && !br_cg_is(&b->cg, &plan->limits)) {
         b->read = false;
         r = br_cg_limit(&b->cg, &plan->limits, err);

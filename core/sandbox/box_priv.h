@@ -213,10 +213,14 @@ int br_mntns_hold(struct br_box *b, struct br_err *err);
 /* Drop it, with its mounts; -BR_E_FAILED if somebody else still holds it. */
 int br_mntns_release(struct br_box *b, struct br_err *err);
 
-enum { BR_NS_CGROUP = 6, BR_NS_COUNT = 7 };
-/* The ids of the namespaces first..end-1 of a process ("self" or a pid). */
-int br_measure_ns(const char *who, unsigned first, unsigned end, uint64_t ns[7],
+enum { BR_NS_MNT = 1, BR_NS_CGROUP = 6, BR_NS_COUNT = 7 };
+/* The ids of the namespaces first..end-1 of a process ("self" or a pid, and its pidfd or -1). */
+int br_measure_ns(const char *who, int pidfd, unsigned first, unsigned end, uint64_t ns[7],
                   struct br_err *err);
+/* A descriptor of the namespace; -1 before Linux 6.11. */
+int br_measure_open_ns(int pidfd, unsigned which);
+/* An opened uid_map or gid_map, which has one line. */
+int br_measure_map(int fd, const char *file, char dst[64], struct br_err *err);
 /* Namespaces that pid 1 was born in: before it becomes another user. */
 int br_measure_birth(struct br_box *b, struct br_err *err);
 /* It is in its cgroup, in every hierarchy, and the first to go when memory is short. */
@@ -276,8 +280,8 @@ int br_who_plan(struct br_who *w, const struct br_host *h, const struct br_plan 
                 const struct stat *ws, struct br_err *err);
 /* What br_who_plan() will say of uid and gid, if that can be told without the workspace. */
 bool br_who_expect(struct br_who *w, const struct br_host *h, const struct br_expect *e);
-/* Write the id maps of the box's user namespace. */
-int br_who_map(const struct br_who *w, pid_t pid, struct br_err *err);
+/* Write the id maps of the box's user namespace, and read them back into *m. */
+int br_who_map(const struct br_who *w, pid_t pid, struct br_measured *m, struct br_err *err);
 /* Leave the operator's session key ring; once per launcher. */
 int br_who_leave_keyring(struct br_err *err);
 /* Ahead of time: a user namespace for idmapped mounts. 0 if it is there. */

@@ -201,6 +201,7 @@ int br_bwrap_await(struct br_box *b, struct br_err *err)
     if (r < 0)
         return r;
     /* the namespaces are bubblewrap's, not those that its own process was born in */
+    b->measured.uid_map[0] = b->measured.gid_map[0] = 0;
     br_close(&b->mntns);
     r = br_mntns_hold(b, err);
     if (r == 0)

@@ -48,8 +48,15 @@ const struct br_cg_dir *br_cg_dir_of(const struct br_cg_place *p, enum br_cg_ctl
     return NULL;
 }
 
+void br_cg_close_files(struct br_cg *cg)
+{
+    for (unsigned i = 0; i < BR_CG_FILES; i++)
+        br_close(&cg->files[i]);
+}
+
 void br_cg_close(struct br_cg *cg)
 {
+    br_cg_close_files(cg);
     for (unsigned i = 0; i < BR_CG_CTLS; i++)
         br_close(&cg->fds[i]);
 }
@@ -62,6 +69,8 @@ static int open_one(const struct br_cg_dir *d, const char *name)
 void br_cg_init(const struct br_cg_place *p, struct br_cg *cg)
 {
     *cg = (struct br_cg){.place = p, .fds = {-1, -1, -1}};
+    for (unsigned i = 0; i < BR_CG_FILES; i++)
+        cg->files[i] = -1;
 }
 
 bool br_cg_has_v2(const struct br_cg_place *p)
@@ -145,18 +154,48 @@ int br_cg_v2_fd(const struct br_cg *cg)
 
 /* ---- limits ---- */
 
-static int set(const struct br_cg *cg, unsigned dir, const char *file, const char *value,
+/* Version 1 and 2 */
+static const char *const file_names[BR_CG_FILES][2] = {
+    [BR_CG_FILE_MEMORY] = {"memory.limit_in_bytes", "memory.max"},
+    [BR_CG_FILE_SWAP] = {"memory.memsw.limit_in_bytes", "memory.swap.max"},
+    [BR_CG_FILE_SOCKETS] = {SOCKETS_FILE, ""},
+    [BR_CG_FILE_PIDS] = {"pids.max", "pids.max"},
+    [BR_CG_FILE_QUOTA] = {"cpu.cfs_quota_us", "cpu.max"},
+    [BR_CG_FILE_PERIOD] = {"cpu.cfs_period_us", ""},
+};
+
+static const char *file_name(const struct br_cg *cg, unsigned dir, enum br_cg_file file)
+{
+    return file_names[file][cg->place->dirs[dir].v2];
+}
+
+/* Opened once, to write a limit and to read it back. -1 and errno. */
+static int file_of(struct br_cg *cg, unsigned dir, enum br_cg_file file)
+{
+    if (cg->files[file] < 0)
+        cg->files[file] =
+            openat(cg->fds[dir], file_name(cg, dir, file), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    return cg->files[file];
+}
+
+static bool has_file(struct br_cg *cg, unsigned dir, enum br_cg_file file)
+{
+    return file_of(cg, dir, file) >= 0 || errno != ENOENT;
+}
+
+static int set(struct br_cg *cg, unsigned dir, enum br_cg_file file, const char *value,
                struct br_err *err)
 {
-    if (br_sys_writecgroup(cg->fds[dir], file, value) == 0)
+    int fd = file_of(cg, dir, file);
+    if (fd >= 0 && br_sys_writelimit(fd, value) == 0)
         return 0;
     return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                         "the host refused '%s' as '%s' in '%s'; nothing was started. Ask for less, "
                         "or raise the limit of the cgroup that bridle runs in",
-                        value, file, cg->place->dirs[dir].path);
+                        value, file_name(cg, dir, file), cg->place->dirs[dir].path);
 }
 
-static int set_number(const struct br_cg *cg, unsigned dir, const char *file, uint64_t value,
+static int set_number(struct br_cg *cg, unsigned dir, enum br_cg_file file, uint64_t value,
                       struct br_err *err)
 {
     char text[32];
@@ -164,45 +203,65 @@ static int set_number(const struct br_cg *cg, unsigned dir, const char *file, ui
     return set(cg, dir, file, text, err);
 }
 
-static bool has_file(int fd, const char *file)
-{
-    return faccessat(fd, file, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
-static int limit_memory(const struct br_cg *cg, unsigned i, uint64_t bytes, struct br_err *err)
+static int limit_memory(struct br_cg *cg, unsigned i, uint64_t bytes, struct br_err *err)
 {
     bool v2 = cg->place->dirs[i].v2;
-    const char *limit = v2 ? "memory.max" : "memory.limit_in_bytes";
-    const char *swap = v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes";
-    bool with_swap = has_file(cg->fds[i], swap);
+    bool with_swap = has_file(cg, i, BR_CG_FILE_SWAP);
     int r = with_swap ? 0 : br_cg_require_no_swap(cg->place, err);
     /* version 1 wants limit <= limit with swap at every moment: raise the latter first */
     if (with_swap && !v2 && cg->set.memory_bytes && bytes > cg->set.memory_bytes) {
-        r = set_number(cg, i, swap, bytes, err);
+        r = set_number(cg, i, BR_CG_FILE_SWAP, bytes, err);
         with_swap = false;
     }
     if (r == 0)
-        r = set_number(cg, i, limit, bytes, err);
+        r = set_number(cg, i, BR_CG_FILE_MEMORY, bytes, err);
     if (r == 0 && with_swap)
-        r = set_number(cg, i, swap, v2 ? 0 : bytes, err);
-    if (r == 0 && !v2 && has_file(cg->fds[i], SOCKETS_FILE))
-        r = set_number(cg, i, SOCKETS_FILE, bytes / SOCKETS_SHARE, err);
+        r = set_number(cg, i, BR_CG_FILE_SWAP, v2 ? 0 : bytes, err);
+    if (r == 0 && !v2 && has_file(cg, i, BR_CG_FILE_SOCKETS))
+        r = set_number(cg, i, BR_CG_FILE_SOCKETS, bytes / SOCKETS_SHARE, err);
     return r;
 }
 
-static int limit_cpu(const struct br_cg *cg, unsigned i, uint32_t percent, struct br_err *err)
+static int get_numbers(struct br_cg *cg, unsigned dir, enum br_cg_file file, uint64_t *a,
+                       uint64_t *b, struct br_err *err)
 {
-    uint64_t quota = (uint64_t)percent * (CPU_PERIOD_US / 100);
+    char text[128], *end;
+    int fd = file_of(cg, dir, file);
+    ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
+    text[n > 0 ? n : 0] = 0;
+    if (n <= 0)
+        return br_err_errno(err, BR_E_REQUIREMENT_MISSING, "'%s' could not be read back",
+                            file_name(cg, dir, file));
+    errno = 0;
+    *a = strtoull(text, &end, 10);
+    if (strncmp(text, "max", 3) == 0) {
+        *a = UINT64_MAX;
+        end = text + 3;
+    }
+    if (end == text || errno)
+        return br_err_set(err, BR_E_REQUIREMENT_MISSING, "'%s' holds no limit",
+                          file_name(cg, dir, file));
+    if (b)
+        *b = strtoull(end, NULL, 10);
+    return 0;
+}
+
+static int limit_cpu(struct br_cg *cg, unsigned i, uint32_t percent, struct br_err *err)
+{
+    uint64_t period = 0, quota = (uint64_t)percent * (CPU_PERIOD_US / 100);
     if (cg->place->dirs[i].v2) {
         char text[64];
         snprintf(text, sizeof(text), "%" PRIu64 " %u", quota, CPU_PERIOD_US);
-        return set(cg, i, "cpu.max", text, err);
+        return set(cg, i, BR_CG_FILE_QUOTA, text, err);
     }
-    int r = set_number(cg, i, "cpu.cfs_period_us", CPU_PERIOD_US, err);
-    return r < 0 ? r : set_number(cg, i, "cpu.cfs_quota_us", quota, err);
+    /* a new cgroup has this one, and writing it costs the kernel more than reading */
+    int r = get_numbers(cg, i, BR_CG_FILE_PERIOD, &period, NULL, NULL);
+    if (r < 0 || period != CPU_PERIOD_US)
+        r = set_number(cg, i, BR_CG_FILE_PERIOD, CPU_PERIOD_US, err);
+    return r < 0 ? r : set_number(cg, i, BR_CG_FILE_QUOTA, quota, err);
 }
 
-int br_cg_limit_one(const struct br_cg *cg, enum br_cg_ctl c, const struct br_limits *l,
+int br_cg_limit_one(struct br_cg *cg, enum br_cg_ctl c, const struct br_limits *l,
                     struct br_err *err)
 {
     for (unsigned i = 0; i < cg->place->ndirs; i++) {
@@ -211,7 +270,7 @@ int br_cg_limit_one(const struct br_cg *cg, enum br_cg_ctl c, const struct br_li
         if (c == BR_CG_MEMORY)
             return limit_memory(cg, i, l->memory_bytes, err);
         if (c == BR_CG_PIDS)
-            return set_number(cg, i, "pids.max", l->pids, err);
+            return set_number(cg, i, BR_CG_FILE_PIDS, l->pids, err);
         return limit_cpu(cg, i, l->cpu_percent, err);
     }
     return br_cg_require(cg->place, err);
@@ -240,38 +299,17 @@ int br_cg_limit(struct br_cg *cg, const struct br_limits *l, struct br_err *err)
     return r;
 }
 
-static int get_numbers(int fd, const char *file, uint64_t *a, uint64_t *b, struct br_err *err)
-{
-    char text[128], *end;
-    if (br_read_text(fd, file, text, sizeof(text)) <= 0)
-        return br_err_errno(err, BR_E_REQUIREMENT_MISSING, "'%s' could not be read back", file);
-    errno = 0;
-    *a = strtoull(text, &end, 10);
-    if (strncmp(text, "max", 3) == 0) {
-        *a = UINT64_MAX;
-        end = text + 3;
-    }
-    if (end == text || errno)
-        return br_err_set(err, BR_E_REQUIREMENT_MISSING, "'%s' holds no limit", file);
-    if (b)
-        *b = strtoull(end, NULL, 10);
-    return 0;
-}
-
-static int read_memory(const struct br_cg *cg, unsigned i, struct br_cg_read *out,
-                       struct br_err *err)
+static int read_memory(struct br_cg *cg, unsigned i, struct br_cg_read *out, struct br_err *err)
 {
     bool v2 = cg->place->dirs[i].v2;
-    const char *limit = v2 ? "memory.max" : "memory.limit_in_bytes";
-    const char *swap = v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes";
-    int fd = cg->fds[i], r = get_numbers(fd, limit, &out->memory_bytes, NULL, err);
-    if (r == 0 && !v2 && has_file(fd, SOCKETS_FILE))
-        r = get_numbers(fd, SOCKETS_FILE, &out->socket_bytes, NULL, err);
-    out->no_swap = !has_file(fd, swap);
+    int r = get_numbers(cg, i, BR_CG_FILE_MEMORY, &out->memory_bytes, NULL, err);
+    if (r == 0 && !v2 && has_file(cg, i, BR_CG_FILE_SOCKETS))
+        r = get_numbers(cg, i, BR_CG_FILE_SOCKETS, &out->socket_bytes, NULL, err);
+    out->no_swap = !has_file(cg, i, BR_CG_FILE_SWAP);
     if (r < 0 || out->no_swap)
         return r < 0 ? r : br_cg_require_no_swap(cg->place, err);
     uint64_t more = 0;
-    r = get_numbers(fd, swap, &more, NULL, err);
+    r = get_numbers(cg, i, BR_CG_FILE_SWAP, &more, NULL, err);
     /* version 1 counts both together */
     out->swap_total_bytes = !v2                                     ? more
                             : more > UINT64_MAX - out->memory_bytes ? UINT64_MAX
@@ -279,17 +317,13 @@ static int read_memory(const struct br_cg *cg, unsigned i, struct br_cg_read *ou
     return r;
 }
 
-static int read_cpu(const struct br_cg *cg, unsigned i, struct br_cg_read *out, struct br_err *err)
+static int read_cpu(struct br_cg *cg, unsigned i, struct br_cg_read *out, struct br_err *err)
 {
     uint64_t quota = 0, period = 0;
-    int r;
-    if (cg->place->dirs[i].v2) {
-        r = get_numbers(cg->fds[i], "cpu.max", &quota, &period, err);
-    } else {
-        r = get_numbers(cg->fds[i], "cpu.cfs_quota_us", &quota, NULL, err);
-        if (r == 0)
-            r = get_numbers(cg->fds[i], "cpu.cfs_period_us", &period, NULL, err);
-    }
+    bool v2 = cg->place->dirs[i].v2;
+    int r = get_numbers(cg, i, BR_CG_FILE_QUOTA, &quota, v2 ? &period : NULL, err);
+    if (r == 0 && !v2)
+        r = get_numbers(cg, i, BR_CG_FILE_PERIOD, &period, NULL, err);
     if (r == 0 && period == 0)
         return br_err_set(err, BR_E_REQUIREMENT_MISSING, "the CPU limit has no period");
     if (r == 0)
@@ -297,7 +331,7 @@ static int read_cpu(const struct br_cg *cg, unsigned i, struct br_cg_read *out, 
     return r;
 }
 
-int br_cg_read(const struct br_cg *cg, struct br_cg_read *out, struct br_err *err)
+int br_cg_read(struct br_cg *cg, struct br_cg_read *out, struct br_err *err)
 {
     int r = 0;
     *out = (struct br_cg_read){0};
@@ -306,7 +340,7 @@ int br_cg_read(const struct br_cg *cg, struct br_cg_read *out, struct br_err *er
         if (ctls & 1u << BR_CG_MEMORY)
             r = read_memory(cg, i, out, err);
         if (r == 0 && (ctls & 1u << BR_CG_PIDS))
-            r = get_numbers(cg->fds[i], "pids.max", &out->pids, NULL, err);
+            r = get_numbers(cg, i, BR_CG_FILE_PIDS, &out->pids, NULL, err);
         if (r == 0 && (ctls & 1u << BR_CG_CPU))
             r = read_cpu(cg, i, out, err);
     }

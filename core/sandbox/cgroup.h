@@ -38,12 +38,24 @@ struct br_cg_place {
     uint32_t stale_seconds; /* how long the sweep keeps what it cannot judge, if it is empty */
 };
 
+/* The files of limits. */
+enum br_cg_file {
+    BR_CG_FILE_MEMORY,
+    BR_CG_FILE_SWAP,
+    BR_CG_FILE_SOCKETS,
+    BR_CG_FILE_PIDS,
+    BR_CG_FILE_QUOTA, /* of the CPU; version 2: and the period */
+    BR_CG_FILE_PERIOD,
+    BR_CG_FILES
+};
+
 /* One cgroup, in as many hierarchies as the place has. */
 struct br_cg {
     const struct br_cg_place *place;
     char name[160];
-    int fds[BR_CG_CTLS];  /* one per dir of the place; -1 where not made */
-    struct br_limits set; /* what was written last; 0: nothing */
+    int fds[BR_CG_CTLS];    /* one per dir of the place; -1 where not made */
+    int files[BR_CG_FILES]; /* opened to be written and read back; -1: not */
+    struct br_limits set;   /* what was written last; 0: nothing */
 };
 
 /* Find out where cgroups can be made. Never fails: what is missing is in `missing` and `fix`. */
@@ -88,7 +100,7 @@ int br_cg_require_no_swap(const struct br_cg_place *p, struct br_err *err);
 bool br_cg_is(const struct br_cg *cg, const struct br_limits *l);
 
 /* One controller only. */
-int br_cg_limit_one(const struct br_cg *cg, enum br_cg_ctl c, const struct br_limits *l,
+int br_cg_limit_one(struct br_cg *cg, enum br_cg_ctl c, const struct br_limits *l,
                     struct br_err *err);
 
 /* What the kernel says the limits are. */
@@ -98,7 +110,9 @@ struct br_cg_read {
     bool no_swap; /* the kernel does not count it, and this host has none: no swap_total */
     uint64_t pids, cpu_percent;
 };
-int br_cg_read(const struct br_cg *cg, struct br_cg_read *out, struct br_err *err);
+int br_cg_read(struct br_cg *cg, struct br_cg_read *out, struct br_err *err);
+/* Once the limits are written and read: nobody needs the files any more. */
+void br_cg_close_files(struct br_cg *cg);
 /* -BR_E_REQUIREMENT_MISSING if what was read differs from what was asked. */
 int br_cg_compare(const struct br_cg_read *got, const struct br_limits *want, struct br_err *err);
 

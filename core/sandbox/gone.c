@@ -31,8 +31,11 @@ struct list_request {
 int br_mntns_hold(struct br_box *b, struct br_err *err)
 {
     char path[64];
-    snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)b->pid);
-    b->mntns = open(path, O_RDONLY | O_CLOEXEC);
+    b->mntns = br_measure_open_ns(b->pidfd, BR_NS_MNT);
+    if (b->mntns < 0) {
+        snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)b->pid);
+        b->mntns = open(path, O_RDONLY | O_CLOEXEC);
+    }
     if (b->mntns < 0)
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                             "the sandbox's mount namespace could not be opened; nothing was "

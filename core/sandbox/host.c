@@ -68,7 +68,7 @@ static int has_left(struct br_host *h, const char *ns)
         uint64_t now[BR_NS_COUNT];
         if (strcmp(br_ns_names[i], ns) != 0)
             continue;
-        if (br_measure_ns("self", i, i + 1, now, NULL) < 0)
+        if (br_measure_ns("self", -1, i, i + 1, now, NULL) < 0)
             return -1;
         bool same = now[i] == h->own_ns[i] || now[i] == h->last_ns[i];
         h->last_ns[i] = now[i];
@@ -199,7 +199,7 @@ static int open_steps(struct br_host *h, struct br_err *err)
         .self_cgroup = "/proc/self/cgroup", .mountinfo = "/proc/self/mountinfo", .uid = h->uid};
     int r = br_filter_build(&h->filter, err);
     if (r == 0)
-        r = br_measure_ns("self", 0, BR_NS_COUNT, h->own_ns, err);
+        r = br_measure_ns("self", -1, 0, BR_NS_COUNT, h->own_ns, err);
     if (r < 0)
         return r;
     if ((r = br_who_leave_keyring(err)) < 0)

@@ -66,19 +66,32 @@ bool br_who_expect(struct br_who *w, const struct br_host *h, const struct br_ex
     return true;
 }
 
-int br_who_map(const struct br_who *w, pid_t pid, struct br_err *err)
+static int not_mapped(const struct br_who *w, struct br_err *err)
 {
-    char uids[64], gids[64];
-    snprintf(uids, sizeof(uids), "%u %u 1", BR_BOX_UID, w->uid);
-    snprintf(gids, sizeof(gids), "%u %u 1", BR_BOX_UID, w->gid);
-    if (br_sys_idmap(pid, "uid_map", uids) < 0 ||
-        (w->kind == BR_WHO_USER && br_sys_idmap(pid, "setgroups", "deny") < 0) ||
-        br_sys_idmap(pid, "gid_map", gids) < 0)
-        return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
-                            "the sandbox's user could not be mapped to uid %u; nothing was "
-                            "started. As root this needs CAP_SETUID and CAP_SETGID",
-                            w->uid);
-    return 0;
+    return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
+                        "the sandbox's user could not be mapped to uid %u; nothing was "
+                        "started. As root this needs CAP_SETUID and CAP_SETGID",
+                        w->uid);
+}
+
+/* Through one descriptor: what the kernel then says the map is, is measured. */
+static int write_map(const struct br_who *w, pid_t pid, const char *file, unsigned outside,
+                     char measured[64], struct br_err *err)
+{
+    char path[64], text[64];
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+    snprintf(text, sizeof(text), "%u %u 1", BR_BOX_UID, outside);
+    BR_CLEANUP_FD int fd = open(path, O_RDWR | O_CLOEXEC);
+    return fd < 0 || br_sys_write_map(fd, text) < 0 ? not_mapped(w, err)
+                                                    : br_measure_map(fd, file, measured, err);
+}
+
+int br_who_map(const struct br_who *w, pid_t pid, struct br_measured *m, struct br_err *err)
+{
+    int r = write_map(w, pid, "uid_map", w->uid, m->uid_map, err);
+    if (r == 0 && w->kind == BR_WHO_USER && br_sys_idmap(pid, "setgroups", "deny") < 0)
+        r = not_mapped(w, err);
+    return r < 0 ? r : write_map(w, pid, "gid_map", w->gid, m->gid_map, err);
 }
 
 /*

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -40,13 +41,16 @@ static int read_at(int dir, const char *file, char *buf, size_t cap, struct br_e
     return 0;
 }
 
-static int read_map(int dir, const char *file, char dst[64], struct br_err *err)
+/* "inside outside count", of an opened map. */
+int br_measure_map(int fd, const char *file, char dst[64], struct br_err *err)
 {
     char text[256];
     unsigned inside, outside, count;
-    int r = read_at(dir, file, text, sizeof(text), err);
-    if (r < 0)
-        return r;
+    ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
+    if (n < 0)
+        return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
+                            "'%s' of the sandbox could not be read; nothing was started", file);
+    text[n] = 0;
     char *second = strchr(text, '\n');
     if (sscanf(text, "%u %u %u", &inside, &outside, &count) != 3 || (second && second[1]))
         return br_err_set(err, BR_E_REQUIREMENT_MISSING,
@@ -55,15 +59,39 @@ static int read_map(int dir, const char *file, char dst[64], struct br_err *err)
     return 0;
 }
 
-int br_measure_ns(const char *who, unsigned first, unsigned end, uint64_t ns[7], struct br_err *err)
+static int read_map(int dir, const char *file, char dst[64], struct br_err *err)
+{
+    BR_CLEANUP_FD int fd = openat(dir, file, O_RDONLY | O_CLOEXEC);
+    return br_measure_map(fd, file, dst, err);
+}
+
+/* linux/pidfd.h of Linux 6.11: each gives a descriptor of the process's namespace. */
+#define PIDFD_GET_NS(n) _IO(0xff, n)
+
+int br_measure_open_ns(int pidfd, unsigned which)
+{
+    static const unsigned char number[BR_NS_COUNT] = {[0] = 9, 3, 5, 4, 2, 10, 1};
+    return ioctl(pidfd, PIDFD_GET_NS(number[which]), 0);
+}
+
+static uint64_t ns_by_name(const char *who, unsigned which)
 {
     char path[64], link[64];
+    snprintf(path, sizeof(path), "/proc/%s/ns/%s", who, br_ns_names[which]);
+    ssize_t n = readlink(path, link, sizeof(link) - 1);
+    link[n > 0 ? n : 0] = 0;
+    const char *digits = strchr(link, '[');
+    return digits ? strtoull(digits + 1, NULL, 10) : 0;
+}
+
+int br_measure_ns(const char *who, int pidfd, unsigned first, unsigned end, uint64_t ns[7],
+                  struct br_err *err)
+{
     for (unsigned i = first; i < end; i++) {
-        snprintf(path, sizeof(path), "/proc/%s/ns/%s", who, br_ns_names[i]);
-        ssize_t n = readlink(path, link, sizeof(link) - 1);
-        link[n > 0 ? n : 0] = 0;
-        const char *digits = strchr(link, '[');
-        ns[i] = digits ? strtoull(digits + 1, NULL, 10) : 0;
+        struct stat st;
+        /* names below /proc/PID cost more to look up than they tell */
+        BR_CLEANUP_FD int fd = pidfd < 0 ? -1 : br_measure_open_ns(pidfd, i);
+        ns[i] = fd < 0 ? ns_by_name(who, i) : fstat(fd, &st) < 0 ? 0 : st.st_ino;
         if (ns[i] == 0)
             return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                                 "the %s namespace of a process could not be read; nothing was "
@@ -88,7 +116,7 @@ int br_measure_birth(struct br_box *b, struct br_err *err)
     snprintf(who, sizeof(who), "%d", (int)b->pid);
     /* bubblewrap makes the pid namespace; this is the process that will execute it */
     bool outer = b->shared->expect.backend == BR_BACKEND_BWRAP && b->pid == b->child;
-    int r = br_measure_ns(who, 0, BR_NS_CGROUP, b->measured.ns, err);
+    int r = br_measure_ns(who, b->pidfd, 0, BR_NS_CGROUP, b->measured.ns, err);
     for (unsigned i = 0; r == 0 && i < BR_NS_CGROUP; i++)
         if (b->measured.ns[i] == b->host->own_ns[i] && !br_weak(ANY) &&
             !(outer && strcmp(br_ns_names[i], "pid") == 0))
@@ -122,11 +150,16 @@ int br_measure_place(struct br_box *b, struct br_err *err)
 int br_measure_limits(struct br_box *b, struct br_err *err)
 {
     struct br_measured *m = &b->measured;
-    BR_CLEANUP_FD int dir = open_proc(b);
-    int r = read_map(dir, "uid_map", m->uid_map, err);
-    if (r == 0)
+    BR_CLEANUP_FD int dir = m->uid_map[0] && m->gid_map[0] ? -1 : open_proc(b);
+    int r = 0;
+    /* who wrote a map has read it back, and the kernel lets nobody write it again */
+    if (!m->uid_map[0])
+        r = read_map(dir, "uid_map", m->uid_map, err);
+    if (r == 0 && !m->gid_map[0])
         r = read_map(dir, "gid_map", m->gid_map, err);
-    return r < 0 ? r : br_cg_read(&b->cg, &m->limits, err);
+    r = r < 0 ? r : br_cg_read(&b->cg, &m->limits, err);
+    br_cg_close_files(&b->cg);
+    return r;
 }
 
 static bool field(const char *text, const char *name, int base, uint64_t *out)
@@ -217,7 +250,7 @@ int br_measure_final(struct br_box *b, struct br_err *err)
     struct br_measured *m = &b->measured;
     BR_CLEANUP_FD int dir = open_proc(b);
     snprintf(who, sizeof(who), "%d", (int)b->pid);
-    int r = br_measure_ns(who, BR_NS_CGROUP, BR_NS_COUNT, m->ns, err);
+    int r = br_measure_ns(who, b->pidfd, BR_NS_CGROUP, BR_NS_COUNT, m->ns, err);
     if (r == 0)
         r = read_status(dir, m, err);
     if (r == 0)

@@ -270,6 +270,12 @@ int br_sys_writecgroup(int dirfd, const char *file, const char *text)
     return fd < 0 ? -1 : write_text(fd, text);
 }
 
+int br_sys_writelimit(int fd, const char *text)
+{
+    size_t n = strlen(text);
+    return WRAP(WRITECGROUP, pwrite(fd, text, n, 0) == (ssize_t)n ? 0 : -1);
+}
+
 int br_sys_joincgroup(int fd)
 {
     return WRAP(JOINCGROUP, write_text(fd, "0"));

@@ -120,6 +120,8 @@ int br_sys_mkcgroup(int dirfd, const char *name);
 int br_sys_rmcgroup(int dirfd, const char *name);
 /* One write(2) of text to a file below a cgroup directory. */
 int br_sys_writecgroup(int dirfd, const char *file, const char *text);
+/* The same to a file that is open; counted with it. */
+int br_sys_writelimit(int fd, const char *text);
 /* The calling thread joins the version 1 cgroup whose opened file 'tasks' this is. */
 int br_sys_joincgroup(int fd);
 
