@@ -97,17 +97,19 @@ int br_buf_put_str(struct br_buf *b, const char *s)
 int br_buf_printf(struct br_buf *b, const char *fmt, ...)
 {
     va_list ap, again;
+    size_t room = b->failed || b->len >= b->cap ? 0 : b->cap - b->len;
     va_start(ap, fmt);
     va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, fmt, ap);
+    /* mostly there is room for it already */
+    int n = vsnprintf(room ? (char *)b->data + b->len : NULL, room, fmt, ap);
     va_end(ap);
     int r = n < 0 ? -BR_E_INTERNAL : buf_reserve(b, (size_t)n);
-    if (r == 0) {
+    if (r == 0 && (size_t)n >= room)
         vsnprintf((char *)b->data + b->len, (size_t)n + 1, fmt, again);
+    if (r == 0)
         b->len += (size_t)n;
-    } else {
+    else
         b->failed = true;
-    }
     va_end(again);
     return r;
 }

@@ -98,6 +98,12 @@ bool br_is_kebab(const char *s, size_t max)
     return true;
 }
 
+/* Stands for itself in a JSON string, without having to be decoded. */
+static bool is_plain(uint8_t c)
+{
+    return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+}
+
 int br_buf_put_json_str(struct br_buf *b, const char *s, size_t n)
 {
     const uint8_t *p = (const uint8_t *)s;
@@ -105,6 +111,14 @@ int br_buf_put_json_str(struct br_buf *b, const char *s, size_t n)
     for (size_t i = 0; i < n;) {
         uint32_t cp;
         bool partial;
+        size_t plain = i;
+        while (plain < n && is_plain(p[plain]))
+            plain++;
+        if (plain > i) {
+            br_buf_put(b, p + i, plain - i);
+            i = plain;
+            continue;
+        }
         size_t len = utf8_decode(p + i, n - i, &cp, &partial);
         if (!len) {
             br_buf_put(b, "\xef\xbf\xbd", 3);

@@ -242,10 +242,16 @@ void br_wants_free(struct br_mount_wants *w)
 static void put_flags(char *dst, size_t cap, unsigned flags)
 {
     size_t at = 0;
-    dst[0] = 0;
-    for (unsigned i = 0; i < BR_ARRAY_LEN(flag_names); i++)
-        if (flags & flag_names[i].flag && at < cap)
-            at += (size_t)snprintf(dst + at, cap - at, "%s%s", at ? "," : "", flag_names[i].name);
+    for (unsigned i = 0; i < BR_ARRAY_LEN(flag_names); i++) {
+        size_t n = strlen(flag_names[i].name);
+        if (!(flags & flag_names[i].flag) || at + n + 2 > cap)
+            continue;
+        if (at)
+            dst[at++] = ',';
+        memcpy(dst + at, flag_names[i].name, n);
+        at += n;
+    }
+    dst[at] = 0;
     if (!at)
         snprintf(dst, cap, "none");
 }
@@ -367,21 +373,30 @@ int br_mounts_compare(const struct br_mounts *m, struct br_mount_wants *w, struc
 
 /* ---- the receipt ---- */
 
+static void put(struct br_buf *out, const char *text)
+{
+    (void)br_buf_put(out, text, strlen(text));
+}
+
 void br_mounts_put(struct br_buf *out, const struct br_mounts *m)
 {
-    br_buf_put_u8(out, '[');
+    put(out, "[");
     for (unsigned i = 0; i < m->n; i++) {
         const struct br_mount *e = &m->list[i];
         char flags[64];
         put_flags(flags, sizeof(flags), e->flags);
-        br_buf_printf(out, "%s{\"target\":", i ? "," : "");
+        put(out, i ? ",{\"target\":" : "{\"target\":");
         br_buf_put_json_str(out, e->target, strlen(e->target));
-        br_buf_printf(out, ",\"type\":\"%.32s\",\"flags\":\"%s\"", e->type, e->flags ? flags : "");
+        put(out, ",\"type\":\"");
+        (void)br_buf_put(out, e->type, strnlen(e->type, 32));
+        put(out, "\",\"flags\":\"");
+        put(out, e->flags ? flags : "");
+        put(out, "\"");
         if (e->bytes)
             br_buf_printf(out, ",\"bytes\":%" PRIu64, e->bytes);
         if (e->inodes)
             br_buf_printf(out, ",\"inodes\":%" PRIu64, e->inodes);
-        br_buf_put_u8(out, '}');
+        put(out, "}");
     }
-    br_buf_put_u8(out, ']');
+    put(out, "]");
 }
