@@ -75,10 +75,10 @@ static const char *without_dot(const char *path)
 }
 
 /* A list of 1 to max texts; with `option`, each begins with '-' and goes on. */
-static int load_names(struct loader *l, const char *place, const char *name, const json_t *list,
-                      bool option, struct br_names *out)
+static int load_names(struct loader *l, const char *place, const char *name,
+                      const struct br_tree *list, bool option, struct br_names *out)
 {
-    size_t n = json_array_size(list);
+    size_t n = br_tree_count(list);
     char expected[96];
     snprintf(expected, sizeof(expected), "a list of 1 to %u %s of at most %u bytes", OPTIONS_MAX,
              option ? "options, such as \"-x\" or \"--long\"," : "texts", NAME_BYTES_MAX);
@@ -87,10 +87,11 @@ static int load_names(struct loader *l, const char *place, const char *name, con
     out->list = br_arena_alloc(&l->t->arena, n * sizeof(out->list[0]));
     if (!out->list)
         return br_load_nomem(l);
+    const struct br_tree *v = NULL;
     for (; out->n < n; out->n++) {
-        const json_t *v = json_array_get(list, out->n);
-        const char *s = json_string_value(v);
-        size_t len = json_string_length(v);
+        v = br_tree_after(list, v);
+        const char *s = br_tree_text(v);
+        size_t len = br_tree_len(v);
         bool good = s && len > 0 && len <= NAME_BYTES_MAX;
         if (good && option)
             good = s[0] == '-' && len > 1 && strcmp(s, "--") != 0 && !strpbrk(s, "= ");
@@ -103,14 +104,15 @@ static int load_names(struct loader *l, const char *place, const char *name, con
     return 0;
 }
 
-static int optional_names(struct loader *l, const char *place, const json_t *o, const char *name,
-                          bool option, struct br_names *out)
+static int optional_names(struct loader *l, const char *place, const struct br_tree *o,
+                          const char *name, bool option, struct br_names *out)
 {
-    const json_t *list = json_object_get(o, name);
+    const struct br_tree *list = br_tree_get(o, name);
     return list ? load_names(l, place, name, list, option, out) : 0;
 }
 
-static int load_program(struct loader *l, const char *place, const json_t *o, struct br_program *p)
+static int load_program(struct loader *l, const char *place, const struct br_tree *o,
+                        struct br_program *p)
 {
     static const struct key keys[] = {
         {"name", VALUE_TEXT, false},    {"options", VALUE_LIST, true},
@@ -125,14 +127,14 @@ static int load_program(struct loader *l, const char *place, const json_t *o, st
         return e;
     if (strchr(p->name, '/'))
         return br_load_refuse(l, place, "name", "the name of a program, without a path");
-    p->anywhere = json_is_true(json_object_get(o, "anywhere"));
+    p->anywhere = br_tree_is(br_tree_get(o, "anywhere"), BR_TREE_TRUE);
     return 0;
 }
 
-int br_programs_load(struct loader *l, const json_t *list)
+int br_programs_load(struct loader *l, const struct br_tree *list)
 {
     struct br_table *t = l->t;
-    size_t n = json_array_size(list);
+    size_t n = br_tree_count(list);
     char place[PLACE_MAX];
     if (n > TABLE_PROGRAMS_MAX)
         return br_err_set(l->err, BR_E_INVALID_TABLE,
@@ -141,10 +143,12 @@ int br_programs_load(struct loader *l, const json_t *list)
     t->programs = br_arena_alloc(&t->arena, n * sizeof(t->programs[0]));
     if (!t->programs)
         return br_load_nomem(l);
+    const struct br_tree *v = NULL;
     for (; t->nprograms < n; t->nprograms++) {
+        v = br_tree_after(list, v);
         struct br_program *p = &t->programs[t->nprograms];
         snprintf(place, sizeof(place), "programs[%u]", t->nprograms);
-        int e = load_program(l, place, json_array_get(list, t->nprograms), p);
+        int e = load_program(l, place, v, p);
         for (const struct br_program *q = t->programs; e == 0 && q < p; q++)
             if (strcmp(q->name, p->name) == 0)
                 e = br_load_refuse(l, place, "name", "a name that no other entry has");
@@ -154,25 +158,28 @@ int br_programs_load(struct loader *l, const json_t *list)
     return 0;
 }
 
-static int load_words(struct loader *l, const char *place, const json_t *list, struct br_command *c)
+static int load_words(struct loader *l, const char *place, const struct br_tree *list,
+                      struct br_command *c)
 {
-    size_t n = json_array_size(list);
+    size_t n = br_tree_count(list);
     char here[PLACE_MAX];
     if (list && (n == 0 || n > COMMAND_WORDS_MAX))
         return br_load_refuse(l, place, "words", "a list of 1 to 8 lists of patterns");
+    const struct br_tree *v = NULL;
     for (; c->nwords < n; c->nwords++) {
+        v = br_tree_after(list, v);
         snprintf(here, sizeof(here), "words[%u]", c->nwords);
-        int e = br_load_pattern_list(l, place, here, json_array_get(list, c->nwords),
-                                     COMMAND_LIST_MAX, &c->words[c->nwords]);
+        int e = br_load_pattern_list(l, place, here, v, COMMAND_LIST_MAX, &c->words[c->nwords]);
         if (e < 0)
             return e;
     }
     return 0;
 }
 
-static int load_flags(struct loader *l, const char *place, const json_t *list, struct br_command *c)
+static int load_flags(struct loader *l, const char *place, const struct br_tree *list,
+                      struct br_command *c)
 {
-    size_t n = json_array_size(list);
+    size_t n = br_tree_count(list);
     char here[PLACE_MAX];
     if (!list)
         return 0;
@@ -181,10 +188,11 @@ static int load_flags(struct loader *l, const char *place, const json_t *list, s
     c->flags = br_arena_alloc(&l->t->arena, n * sizeof(c->flags[0]));
     if (!c->flags)
         return br_load_nomem(l);
+    const struct br_tree *v = NULL;
     for (; c->nflags < n; c->nflags++) {
+        v = br_tree_after(list, v);
         snprintf(here, sizeof(here), "flags[%u]", c->nflags);
-        int e =
-            load_names(l, place, here, json_array_get(list, c->nflags), true, &c->flags[c->nflags]);
+        int e = load_names(l, place, here, v, true, &c->flags[c->nflags]);
         if (e < 0)
             return e;
     }
@@ -192,8 +200,8 @@ static int load_flags(struct loader *l, const char *place, const json_t *list, s
 }
 
 /* The program: a name or a pattern of names; or one path, which is compared as a whole. */
-static int load_name(struct loader *l, const char *place, const json_t *o, struct br_rule *r,
-                     struct br_command *c)
+static int load_name(struct loader *l, const char *place, const struct br_tree *o,
+                     struct br_rule *r, struct br_command *c)
 {
     const char *program;
     int e = br_load_name(l, place, o, "program", NAME_BYTES_MAX, &program);
@@ -238,7 +246,7 @@ static int make_key(struct loader *l, const struct br_rule *r, struct br_command
     return 0;
 }
 
-int br_command_load(struct loader *l, const char *place, const json_t *o, struct br_rule *r)
+int br_command_load(struct loader *l, const char *place, const struct br_tree *o, struct br_rule *r)
 {
     static const struct key keys[] = {{"program", VALUE_TEXT, false},
                                       {"words", VALUE_LIST, true},
@@ -250,8 +258,8 @@ int br_command_load(struct loader *l, const char *place, const json_t *o, struct
         return br_load_nomem(l);
     int e = br_load_object(l, place, o, keys, BR_ARRAY_LEN(keys));
     if (e < 0 || (e = load_name(l, place, o, r, c)) < 0 ||
-        (e = load_words(l, place, json_object_get(o, "words"), c)) < 0 ||
-        (e = load_flags(l, place, json_object_get(o, "flags"), c)) < 0 ||
+        (e = load_words(l, place, br_tree_get(o, "words"), c)) < 0 ||
+        (e = load_flags(l, place, br_tree_get(o, "flags"), c)) < 0 ||
         (e = optional_names(l, place, o, "without", true, &c->without)) < 0 ||
         (e = br_load_patterns(l, place, o, "arguments", COMMAND_LIST_MAX, &c->arguments)) < 0)
         return e;

@@ -18,13 +18,14 @@ _Static_assert(BR_ARRAY_LEN(counters) == BR_COUNTERS, "a name for every counter"
 
 /* ---- loading ---- */
 
-static int load_time(struct loader *l, const char *place, const json_t *o, struct br_condition *c)
+static int load_time(struct loader *l, const char *place, const struct br_tree *o,
+                     struct br_condition *c)
 {
     static const struct key keys[] = {{"days", VALUE_INTEGER, false},
                                       {"from", VALUE_INTEGER, false},
                                       {"to", VALUE_INTEGER, false},
                                       {"zone", VALUE_INTEGER, true}};
-    json_int_t days = 0, from = 0, to = 0, zone = 0;
+    int64_t days = 0, from = 0, to = 0, zone = 0;
     int e = br_load_object(l, place, o, keys, BR_ARRAY_LEN(keys));
     if (e < 0 || (e = br_load_integer(l, place, o, "days", 1, 127, &days)) < 0 ||
         (e = br_load_integer(l, place, o, "from", 0, DAY_MINUTES - 1, &from)) < 0 ||
@@ -32,7 +33,7 @@ static int load_time(struct loader *l, const char *place, const json_t *o, struc
         return e;
     if (from == to)
         return br_load_refuse(l, place, "to", "another minute than 'from'");
-    c->local = !json_object_get(o, "zone");
+    c->local = !br_tree_get(o, "zone");
     if (!c->local && (e = br_load_integer(l, place, o, "zone", -ZONE_MAX, ZONE_MAX, &zone)) < 0)
         return e;
     c->has_time = true;
@@ -43,7 +44,8 @@ static int load_time(struct loader *l, const char *place, const json_t *o, struc
     return 0;
 }
 
-static int load_limit(struct loader *l, const char *place, const json_t *o, struct br_limit *x)
+static int load_limit(struct loader *l, const char *place, const struct br_tree *o,
+                      struct br_limit *x)
 {
     static const struct key keys[] = {{"counter", VALUE_TEXT, false},
                                       {"value", VALUE_TEXT, false},
@@ -51,7 +53,7 @@ static int load_limit(struct loader *l, const char *place, const json_t *o, stru
                                       {"limit", VALUE_INTEGER, false}};
     static const char *const values[] = {"used", "left"}, *const orders[] = {"over", "under"};
     unsigned counter = 0, value = 0, order = 0;
-    json_int_t limit = 0;
+    int64_t limit = 0;
     int e = br_load_object(l, place, o, keys, BR_ARRAY_LEN(keys));
     if (e < 0 || (e = br_load_word(l, place, o, "counter", counters, BR_COUNTERS, &counter)) < 0 ||
         (e = br_load_word(l, place, o, "value", values, 2, &value)) < 0 ||
@@ -65,37 +67,40 @@ static int load_limit(struct loader *l, const char *place, const json_t *o, stru
     return 0;
 }
 
-static int load_budget(struct loader *l, const char *place, const json_t *list,
+static int load_budget(struct loader *l, const char *place, const struct br_tree *list,
                        struct br_condition *c)
 {
-    size_t n = json_array_size(list);
+    size_t n = br_tree_count(list);
     char here[PLACE_MAX];
     if (n == 0 || n > 4u * BR_COUNTERS)
         return br_load_refuse(l, place, "budget", "a list of 1 to 12 limits");
     c->limits = br_arena_alloc(&l->t->arena, n * sizeof(c->limits[0]));
     if (!c->limits)
         return br_load_nomem(l);
+    const struct br_tree *v = NULL;
     for (; c->nlimits < n; c->nlimits++) {
+        v = br_tree_after(list, v);
         snprintf(here, sizeof(here), "%.60s.budget[%u]", place, c->nlimits);
-        int e = load_limit(l, here, json_array_get(list, c->nlimits), &c->limits[c->nlimits]);
+        int e = load_limit(l, here, v, &c->limits[c->nlimits]);
         if (e < 0)
             return e;
     }
     return 0;
 }
 
-int br_condition_load(struct loader *l, const char *place, const json_t *o, struct br_condition *c)
+int br_condition_load(struct loader *l, const char *place, const struct br_tree *o,
+                      struct br_condition *c)
 {
     static const struct key keys[] = {{"tool", VALUE_LIST, true},   {"model", VALUE_LIST, true},
                                       {"env", VALUE_LIST, true},    {"env_only", VALUE_LIST, true},
                                       {"time", VALUE_OBJECT, true}, {"budget", VALUE_LIST, true}};
-    const json_t *time = json_object_get(o, "time"), *budget = json_object_get(o, "budget");
-    const json_t *only = json_object_get(o, "env_only");
+    const struct br_tree *time = br_tree_get(o, "time"), *budget = br_tree_get(o, "budget");
+    const struct br_tree *only = br_tree_get(o, "env_only");
     char here[PLACE_MAX];
     int e = br_load_object(l, place, o, keys, BR_ARRAY_LEN(keys));
     if (e < 0)
         return e;
-    if (json_object_size(o) == 0)
+    if (br_tree_count(o) == 0)
         return br_load_refuse(l, place, "tool", "there, or another condition");
     c->has_env_only = only != NULL;
     size_t max = CONDITION_PATTERNS_MAX;
@@ -103,7 +108,7 @@ int br_condition_load(struct loader *l, const char *place, const json_t *o, stru
         (e = br_load_patterns(l, place, o, "model", max, &c->model)) < 0 ||
         (e = br_load_patterns(l, place, o, "env", max, &c->env)) < 0)
         return e;
-    if (only && json_array_size(only) > 0 &&
+    if (only && br_tree_count(only) > 0 &&
         (e = br_load_patterns(l, place, o, "env_only", max, &c->env_only)) < 0)
         return e;
     snprintf(here, sizeof(here), "%.80s.time", place);

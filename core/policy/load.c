@@ -3,7 +3,6 @@
  * name the place, what was expected there and the nearest known word. The text is hostile. Called
  * by table.c, condition.c and command.c while a table is loaded.
  */
-#include <jansson.h>
 #include <string.h>
 
 #include "policy/load_priv.h"
@@ -17,19 +16,19 @@ static const char *type_expected(enum value_type t)
     return names[t];
 }
 
-static bool type_is(const json_t *v, enum value_type t)
+static bool type_is(const struct br_tree *v, enum value_type t)
 {
     switch (t) {
     case VALUE_TEXT:
-        return json_is_string(v);
+        return br_tree_is(v, BR_TREE_TEXT);
     case VALUE_INTEGER:
-        return json_is_integer(v);
+        return br_tree_is(v, BR_TREE_INTEGER);
     case VALUE_BOOLEAN:
-        return json_is_boolean(v);
+        return br_tree_is(v, BR_TREE_TRUE) || br_tree_is(v, BR_TREE_FALSE);
     case VALUE_LIST:
-        return json_is_array(v);
+        return br_tree_is(v, BR_TREE_LIST);
     case VALUE_OBJECT:
-        return json_is_object(v);
+        return br_tree_is(v, BR_TREE_OBJECT);
     }
     return false;
 }
@@ -85,16 +84,16 @@ static int refuse_key(struct loader *l, const char *place, const char *name, con
                       *place ? "." : "", br_load_shown(text, name), nearest->name);
 }
 
-int br_load_object(struct loader *l, const char *place, const json_t *o, const struct key *keys,
-                   size_t nkeys)
+int br_load_object(struct loader *l, const char *place, const struct br_tree *o,
+                   const struct key *keys, size_t nkeys)
 {
     const char *name, *dot = *place ? "." : "";
-    json_t *v;
-    if (!json_is_object(o))
+    const struct br_tree *v;
+    if (!br_tree_is(o, BR_TREE_OBJECT))
         return br_err_set(l->err, BR_E_INVALID_TABLE, REFUSED "'%s' must be an object",
                           *place ? place : "the table");
-    json_object_foreach((json_t *)o, name, v)
-    {
+    for (v = br_tree_after(o, NULL); v; v = br_tree_after(o, v)) {
+        name = v->key;
         size_t i = 0;
         while (i < nkeys && strcmp(keys[i].name, name) != 0)
             i++;
@@ -105,7 +104,7 @@ int br_load_object(struct loader *l, const char *place, const json_t *o, const s
                               name, type_expected(keys[i].type));
     }
     for (size_t i = 0; i < nkeys; i++)
-        if (!keys[i].optional && !json_object_get(o, keys[i].name))
+        if (!keys[i].optional && !br_tree_get(o, keys[i].name))
             return br_err_set(l->err, BR_E_INVALID_TABLE,
                               REFUSED "'%s%s%s' is missing; %s was expected", place, dot,
                               keys[i].name, type_expected(keys[i].type));
@@ -134,22 +133,22 @@ int br_load_nomem(struct loader *l)
 }
 
 /* Copies the text o.name into the arena. */
-int br_load_text(struct loader *l, const char *place, const json_t *o, const char *name, size_t max,
-                 const char **out)
+int br_load_text(struct loader *l, const char *place, const struct br_tree *o, const char *name,
+                 size_t max, const char **out)
 {
-    const json_t *v = json_object_get(o, name);
+    const struct br_tree *v = br_tree_get(o, name);
     char expected[80];
-    size_t n = json_string_length(v);
+    size_t n = br_tree_len(v);
     if (n == 0 || n > max) {
         snprintf(expected, sizeof(expected), "a text of 1 to %zu bytes, not %zu", max, n);
         return br_load_refuse(l, place, name, expected);
     }
-    *out = br_arena_strndup(&l->t->arena, json_string_value(v), n);
+    *out = br_arena_strndup(&l->t->arena, br_tree_text(v), n);
     return *out ? 0 : br_load_nomem(l);
 }
 
-int br_load_name(struct loader *l, const char *place, const json_t *o, const char *name, size_t max,
-                 const char **out)
+int br_load_name(struct loader *l, const char *place, const struct br_tree *o, const char *name,
+                 size_t max, const char **out)
 {
     int r = br_load_text(l, place, o, name, max, out);
     if (r == 0 && has_control(*out))
@@ -157,11 +156,11 @@ int br_load_name(struct loader *l, const char *place, const json_t *o, const cha
     return r;
 }
 
-int br_load_integer(struct loader *l, const char *place, const json_t *o, const char *name,
-                    json_int_t min, json_int_t max, json_int_t *out)
+int br_load_integer(struct loader *l, const char *place, const struct br_tree *o, const char *name,
+                    int64_t min, int64_t max, int64_t *out)
 {
     char expected[80];
-    *out = json_integer_value(json_object_get(o, name));
+    *out = br_tree_integer(br_tree_get(o, name));
     if (*out >= min && *out <= max)
         return 0;
     snprintf(expected, sizeof(expected), "an integer from %lld to %lld", (long long)min,
@@ -169,10 +168,10 @@ int br_load_integer(struct loader *l, const char *place, const json_t *o, const 
     return br_load_refuse(l, place, name, expected);
 }
 
-int br_load_word(struct loader *l, const char *place, const json_t *o, const char *name,
+int br_load_word(struct loader *l, const char *place, const struct br_tree *o, const char *name,
                  const char *const *words, size_t n, unsigned *out)
 {
-    const char *s = json_string_value(json_object_get(o, name));
+    const char *s = br_tree_text(br_tree_get(o, name));
     char expected[128] = "";
     for (size_t i = 0; i < n; i++) {
         if (strcmp(words[i], s) == 0) {
@@ -189,10 +188,10 @@ int br_load_word(struct loader *l, const char *place, const json_t *o, const cha
     return br_load_refuse(l, place, name, expected);
 }
 
-int br_load_pattern_list(struct loader *l, const char *place, const char *name, const json_t *list,
-                         size_t max, struct br_patterns *out)
+int br_load_pattern_list(struct loader *l, const char *place, const char *name,
+                         const struct br_tree *list, size_t max, struct br_patterns *out)
 {
-    size_t n = json_array_size(list);
+    size_t n = br_tree_count(list);
     char expected[96];
     *out = (struct br_patterns){.n = 0};
     snprintf(expected, sizeof(expected),
@@ -202,10 +201,11 @@ int br_load_pattern_list(struct loader *l, const char *place, const char *name, 
     out->list = br_arena_alloc(&l->t->arena, n * sizeof(out->list[0]));
     if (!out->list)
         return br_load_nomem(l);
+    const struct br_tree *v = NULL;
     for (; out->n < n; out->n++) {
-        const json_t *v = json_array_get(list, out->n);
-        const char *s = json_string_value(v);
-        size_t len = json_string_length(v);
+        v = br_tree_after(list, v);
+        const char *s = br_tree_text(v);
+        size_t len = br_tree_len(v);
         int e = s ? br_pattern_compile(BR_MATCH_TEXT, s, len, &l->t->arena, &out->list[out->n])
                   : -BR_E_INVALID_TABLE;
         if (e == -BR_E_NOMEM)
@@ -217,10 +217,10 @@ int br_load_pattern_list(struct loader *l, const char *place, const char *name, 
     return 0;
 }
 
-int br_load_patterns(struct loader *l, const char *place, const json_t *o, const char *name,
+int br_load_patterns(struct loader *l, const char *place, const struct br_tree *o, const char *name,
                      size_t max, struct br_patterns *out)
 {
-    const json_t *list = json_object_get(o, name);
+    const struct br_tree *list = br_tree_get(o, name);
     *out = (struct br_patterns){.n = 0};
     return list ? br_load_pattern_list(l, place, name, list, max, out) : 0;
 }

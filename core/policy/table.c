@@ -3,14 +3,14 @@
  * hostile: scanned before it is parsed, parsed strictly, and every value checked against what may
  * stand there. Errors name the place and what was expected. Once loaded a table never changes.
  */
-#include <jansson.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "policy/load_priv.h"
 
-static int get_action(struct loader *l, const char *place, const json_t *o, const char **out)
+static int get_action(struct loader *l, const char *place, const struct br_tree *o,
+                      const char **out)
 {
     int r = br_load_name(l, place, o, "action", BR_ACTION_MAX, out);
     if (r == 0 && strcmp(*out, "*") != 0 && strpbrk(*out, "*? "))
@@ -19,20 +19,20 @@ static int get_action(struct loader *l, const char *place, const json_t *o, cons
     return r;
 }
 
-static int get_source(struct loader *l, const char *place, const json_t *o, uint8_t *out)
+static int get_source(struct loader *l, const char *place, const struct br_tree *o, uint8_t *out)
 {
-    json_int_t i = json_integer_value(json_object_get(o, "source"));
-    if (i < 0 || i >= (json_int_t)l->nsources)
+    int64_t i = br_tree_integer(br_tree_get(o, "source"));
+    if (i < 0 || i >= (int64_t)l->nsources)
         return br_load_refuse(l, place, "source", "the index of an entry of 'sources'");
     *out = (uint8_t)l->source_kind[i];
     return 0;
 }
 
-static int get_effect(struct loader *l, const char *place, const json_t *o, bool may_allow,
+static int get_effect(struct loader *l, const char *place, const struct br_tree *o, bool may_allow,
                       uint8_t *out)
 {
-    const json_t *v = json_object_get(o, "effect");
-    enum br_effect e = br_effect_parse(json_string_value(v), json_string_length(v));
+    const struct br_tree *v = br_tree_get(o, "effect");
+    enum br_effect e = br_effect_parse(br_tree_text(v), br_tree_len(v));
     if (e == BR_EFFECT_NONE || (e == BR_EFFECT_ALLOW && !may_allow))
         return br_load_refuse(l, place, "effect",
                               may_allow ? "\"allow\", \"ask\" or \"deny\"" : "\"ask\" or \"deny\"");
@@ -42,10 +42,11 @@ static int get_effect(struct loader *l, const char *place, const json_t *o, bool
 
 /* ---- rules ---- */
 
-static int get_match(struct loader *l, const char *place, const json_t *o, enum br_match_kind *out)
+static int get_match(struct loader *l, const char *place, const struct br_tree *o,
+                     enum br_match_kind *out)
 {
     static const char *const names[] = {"any", "path", "command", "host", "text", "program"};
-    const char *s = json_string_value(json_object_get(o, "match"));
+    const char *s = br_tree_text(br_tree_get(o, "match"));
     for (unsigned i = 0; i < BR_ARRAY_LEN(names); i++) {
         if (strcmp(names[i], s) == 0) {
             *out = (enum br_match_kind)i;
@@ -108,15 +109,16 @@ static int check_pattern_text(struct loader *l, const char *place, enum br_match
     return 0;
 }
 
-static int get_pattern(struct loader *l, const char *place, const json_t *o, struct br_rule *r)
+static int get_pattern(struct loader *l, const char *place, const struct br_tree *o,
+                       struct br_rule *r)
 {
     enum br_match_kind kind = BR_MATCH_ANY;
     int e = get_match(l, place, o, &kind);
     if (e < 0 || (e = check_match_of_action(l, place, r, kind)) < 0)
         return e;
-    const json_t *v = json_object_get(o, "pattern");
-    const char *s = v ? json_string_value(v) : "";
-    size_t n = v ? json_string_length(v) : 0;
+    const struct br_tree *v = br_tree_get(o, "pattern");
+    const char *s = v ? br_tree_text(v) : "";
+    size_t n = v ? br_tree_len(v) : 0;
     if (kind == BR_MATCH_ANY) {
         if (n > 0 && strcmp(s, "*") != 0)
             return br_load_refuse(l, place, "pattern",
@@ -135,7 +137,7 @@ static int get_pattern(struct loader *l, const char *place, const json_t *o, str
     r->text_len = (uint32_t)n;
     if (!r->text)
         return br_load_nomem(l);
-    const json_t *command = json_object_get(o, "command");
+    const struct br_tree *command = br_tree_get(o, "command");
     if (!command != (kind != BR_MATCH_PROGRAM))
         return br_load_refuse(l, place, "command", "there exactly where 'match' is \"program\"");
     if (command) {
@@ -152,28 +154,29 @@ static int get_pattern(struct loader *l, const char *place, const json_t *o, str
 }
 
 /* "file" and "line"; most rules are in the file of the one before. */
-static int get_origin(struct loader *l, const char *place, const json_t *o, struct br_rule *r)
+static int get_origin(struct loader *l, const char *place, const struct br_tree *o,
+                      struct br_rule *r)
 {
-    json_int_t line = 0;
+    int64_t line = 0;
     int e = 0;
-    const char *file = json_string_value(json_object_get(o, "file"));
+    const char *file = br_tree_text(br_tree_get(o, "file"));
     const char *last = r > l->t->rules ? r[-1].file : NULL;
     if (file && last && strcmp(file, last) == 0)
         r->file = last;
     else if (file)
         e = br_load_name(l, place, o, "file", BR_NAME_MAX - 1, &r->file);
-    if (e == 0 && json_object_get(o, "line"))
+    if (e == 0 && br_tree_get(o, "line"))
         e = br_load_integer(l, place, o, "line", 0, INT32_MAX, &line);
     r->line = (uint32_t)line;
     return e;
 }
 
 /* "when": indices of conditions, in any order, none twice. */
-static int get_when(struct loader *l, const char *place, const json_t *o, struct br_rule *r)
+static int get_when(struct loader *l, const char *place, const struct br_tree *o, struct br_rule *r)
 {
     static const char expected[] = "a list of 1 to 16 indices of 'conditions', none twice";
-    const json_t *list = json_object_get(o, "when");
-    size_t n = json_array_size(list);
+    const struct br_tree *list = br_tree_get(o, "when");
+    size_t n = br_tree_count(list);
     if (!list)
         return 0;
     if (r->source == BR_SOURCE_MANIFEST)
@@ -183,11 +186,12 @@ static int get_when(struct loader *l, const char *place, const json_t *o, struct
     uint16_t *when = br_arena_alloc(&l->t->arena, n * sizeof(*when));
     if (!when)
         return br_load_nomem(l);
+    const struct br_tree *v = NULL;
     for (size_t i = 0; i < n; i++) {
-        const json_t *v = json_array_get(list, i);
-        json_int_t k = json_is_integer(v) ? json_integer_value(v) : -1;
+        v = br_tree_after(list, v);
+        int64_t k = br_tree_is(v, BR_TREE_INTEGER) ? br_tree_integer(v) : -1;
         size_t at = i;
-        if (k < 0 || k >= (json_int_t)l->t->nconditions)
+        if (k < 0 || k >= (int64_t)l->t->nconditions)
             return br_load_refuse(l, place, "when", expected);
         for (; at > 0 && when[at - 1] > k; at--)
             when[at] = when[at - 1];
@@ -200,7 +204,8 @@ static int get_when(struct loader *l, const char *place, const json_t *o, struct
     return 0;
 }
 
-static int load_rule(struct loader *l, const char *place, const json_t *o, struct br_rule *r)
+static int load_rule(struct loader *l, const char *place, const struct br_tree *o,
+                     struct br_rule *r)
 {
     static const struct key keys[] = {
         {"id", VALUE_TEXT},        {"source", VALUE_INTEGER},    {"action", VALUE_TEXT},
@@ -216,15 +221,15 @@ static int load_rule(struct loader *l, const char *place, const json_t *o, struc
         (e = get_pattern(l, place, o, r)) < 0 || (e = get_origin(l, place, o, r)) < 0 ||
         (e = get_when(l, place, o, r)) < 0)
         return e;
-    if (json_object_get(o, "reason"))
+    if (br_tree_get(o, "reason"))
         e = br_load_text(l, place, o, "reason", BR_REASON_MAX, &r->reason);
     return e;
 }
 
-static int load_rules(struct loader *l, const json_t *list)
+static int load_rules(struct loader *l, const struct br_tree *list)
 {
     struct br_table *t = l->t;
-    size_t n = json_array_size(list);
+    size_t n = br_tree_count(list);
     char place[PLACE_MAX];
     if (n > BR_RULES_MAX)
         return br_err_set(l->err, BR_E_INVALID_TABLE, REFUSED "'rules' has %zu rules, more than %u",
@@ -232,10 +237,12 @@ static int load_rules(struct loader *l, const json_t *list)
     t->rules = br_arena_alloc(&t->arena, n * sizeof(t->rules[0]));
     if (!t->rules)
         return br_load_nomem(l);
+    const struct br_tree *v = NULL;
     for (; t->nrules < n; t->nrules++) {
+        v = br_tree_after(list, v);
         snprintf(place, sizeof(place), "rules[%u]", t->nrules);
         t->rules[t->nrules].index = t->nrules;
-        int e = load_rule(l, place, json_array_get(list, t->nrules), &t->rules[t->nrules]);
+        int e = load_rule(l, place, v, &t->rules[t->nrules]);
         if (e < 0)
             return e;
     }
@@ -244,10 +251,10 @@ static int load_rules(struct loader *l, const json_t *list)
 
 /* ---- conditions ---- */
 
-static int load_conditions(struct loader *l, const json_t *list)
+static int load_conditions(struct loader *l, const struct br_tree *list)
 {
     struct br_table *t = l->t;
-    size_t n = json_array_size(list);
+    size_t n = br_tree_count(list);
     char place[PLACE_MAX];
     if (n > TABLE_CONDITIONS_MAX)
         return br_err_set(l->err, BR_E_INVALID_TABLE,
@@ -256,10 +263,11 @@ static int load_conditions(struct loader *l, const json_t *list)
     t->conditions = br_arena_alloc(&t->arena, n * sizeof(t->conditions[0]));
     if (!t->conditions)
         return br_load_nomem(l);
+    const struct br_tree *v = NULL;
     for (; t->nconditions < n; t->nconditions++) {
+        v = br_tree_after(list, v);
         snprintf(place, sizeof(place), "conditions[%u]", t->nconditions);
-        int e = br_condition_load(l, place, json_array_get(list, t->nconditions),
-                                  &t->conditions[t->nconditions]);
+        int e = br_condition_load(l, place, v, &t->conditions[t->nconditions]);
         if (e < 0)
             return e;
     }
@@ -268,24 +276,25 @@ static int load_conditions(struct loader *l, const json_t *list)
 
 /* ---- sources, fallbacks, the document ---- */
 
-static int load_sources(struct loader *l, const json_t *list)
+static int load_sources(struct loader *l, const struct br_tree *list)
 {
     static const struct key keys[] = {{"kind", VALUE_TEXT}, {"name", VALUE_TEXT}};
     static const char *const kinds[] = {"profile", "operator", "manifest"};
     char place[PLACE_MAX];
     const char *name;
-    if (json_array_size(list) > TABLE_SOURCES)
+    if (br_tree_count(list) > TABLE_SOURCES)
         return br_err_set(l->err, BR_E_INVALID_TABLE,
-                          REFUSED "'sources' has %zu entries, more than %u", json_array_size(list),
+                          REFUSED "'sources' has %zu entries, more than %u", br_tree_count(list),
                           TABLE_SOURCES);
     unsigned next = 0;
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *o = json_array_get(list, i);
+    const struct br_tree *o = NULL;
+    for (size_t i = 0; i < br_tree_count(list); i++) {
+        o = br_tree_after(list, o);
         snprintf(place, sizeof(place), "sources[%zu]", i);
         int e = br_load_object(l, place, o, keys, BR_ARRAY_LEN(keys));
         if (e < 0 || (e = br_load_name(l, place, o, "name", BR_RULE_ID_MAX, &name)) < 0)
             return e;
-        const char *kind = json_string_value(json_object_get(o, "kind"));
+        const char *kind = br_tree_text(br_tree_get(o, "kind"));
         while (next < TABLE_SOURCES && strcmp(kinds[next], kind) != 0)
             next++;
         if (next == TABLE_SOURCES)
@@ -297,14 +306,14 @@ static int load_sources(struct loader *l, const json_t *list)
     return 0;
 }
 
-static int load_fallback(struct loader *l, const char *place, const json_t *o,
+static int load_fallback(struct loader *l, const char *place, const struct br_tree *o,
                          struct br_fallback *f)
 {
     static const struct key keys[] = {{"id", VALUE_TEXT},        {"source", VALUE_INTEGER},
                                       {"action", VALUE_TEXT},    {"effect", VALUE_TEXT},
                                       {"reason", VALUE_TEXT, 1}, {"file", VALUE_TEXT, 1},
                                       {"line", VALUE_INTEGER, 1}};
-    json_int_t line = 0;
+    int64_t line = 0;
     int e = br_load_object(l, place, o, keys, BR_ARRAY_LEN(keys));
     if (e < 0 || (e = br_load_name(l, place, o, "id", BR_RULE_ID_MAX, &f->id)) < 0 ||
         (e = get_source(l, place, o, &f->source)) < 0 ||
@@ -315,11 +324,11 @@ static int load_fallback(struct loader *l, const char *place, const json_t *o,
         return br_load_refuse(l, place, "source", "the manifest or the operator");
     if (f->source == BR_SOURCE_OPERATOR && f->effect != BR_EFFECT_ASK)
         return br_load_refuse(l, place, "effect", "\"ask\" where the source is the operator");
-    if (json_object_get(o, "reason"))
+    if (br_tree_get(o, "reason"))
         e = br_load_text(l, place, o, "reason", BR_REASON_MAX, &f->reason);
-    if (e == 0 && json_object_get(o, "file"))
+    if (e == 0 && br_tree_get(o, "file"))
         e = br_load_name(l, place, o, "file", BR_NAME_MAX - 1, &f->file);
-    if (e == 0 && json_object_get(o, "line"))
+    if (e == 0 && br_tree_get(o, "line"))
         e = br_load_integer(l, place, o, "line", 0, INT32_MAX, &line);
     if (e < 0)
         return e;
@@ -330,10 +339,10 @@ static int load_fallback(struct loader *l, const char *place, const json_t *o,
     return 0;
 }
 
-static int load_fallbacks(struct loader *l, const json_t *list)
+static int load_fallbacks(struct loader *l, const struct br_tree *list)
 {
     struct br_table *t = l->t;
-    size_t n = json_array_size(list);
+    size_t n = br_tree_count(list);
     char place[PLACE_MAX];
     if (n > TABLE_FALLBACKS_MAX)
         return br_err_set(l->err, BR_E_INVALID_TABLE,
@@ -342,17 +351,18 @@ static int load_fallbacks(struct loader *l, const json_t *list)
     t->fallbacks = br_arena_alloc(&t->arena, n * sizeof(t->fallbacks[0]));
     if (!t->fallbacks)
         return br_load_nomem(l);
+    const struct br_tree *v = NULL;
     for (; t->nfallbacks < n; t->nfallbacks++) {
+        v = br_tree_after(list, v);
         snprintf(place, sizeof(place), "fallbacks[%u]", t->nfallbacks);
-        int e = load_fallback(l, place, json_array_get(list, t->nfallbacks),
-                              &t->fallbacks[t->nfallbacks]);
+        int e = load_fallback(l, place, v, &t->fallbacks[t->nfallbacks]);
         if (e < 0)
             return e;
     }
     return 0;
 }
 
-static int load_document(struct loader *l, const json_t *o)
+static int load_document(struct loader *l, const struct br_tree *o)
 {
     static const struct key keys[] = {{"v", VALUE_INTEGER},          {"sources", VALUE_LIST},
                                       {"rules", VALUE_LIST},         {"fallbacks", VALUE_LIST},
@@ -361,26 +371,17 @@ static int load_document(struct loader *l, const json_t *o)
     int e = br_load_object(l, "", o, keys, BR_ARRAY_LEN(keys));
     if (e < 0)
         return e;
-    if (json_integer_value(json_object_get(o, "v")) != 2)
+    if (br_tree_integer(br_tree_get(o, "v")) != 2)
         return br_err_set(l->err, BR_E_INVALID_TABLE,
                           REFUSED "'v' must be 2, the only version there is");
-    if ((e = load_sources(l, json_object_get(o, "sources"))) < 0 ||
-        (e = load_conditions(l, json_object_get(o, "conditions"))) < 0 ||
-        (e = br_programs_load(l, json_object_get(o, "programs"))) < 0 ||
-        (e = load_rules(l, json_object_get(o, "rules"))) < 0 ||
-        (e = load_fallbacks(l, json_object_get(o, "fallbacks"))) < 0)
+    if ((e = load_sources(l, br_tree_get(o, "sources"))) < 0 ||
+        (e = load_conditions(l, br_tree_get(o, "conditions"))) < 0 ||
+        (e = br_programs_load(l, br_tree_get(o, "programs"))) < 0 ||
+        (e = load_rules(l, br_tree_get(o, "rules"))) < 0 ||
+        (e = load_fallbacks(l, br_tree_get(o, "fallbacks"))) < 0)
         return e;
-    l->t->predicates = json_is_true(json_object_get(o, "predicates"));
+    l->t->predicates = br_tree_is(br_tree_get(o, "predicates"), BR_TREE_TRUE);
     return br_index_build(l->t) < 0 ? br_load_nomem(l) : 0;
-}
-
-/* jansson seeds its hash from /dev/urandom on first use, which a program in its role may not open.
- */
-static void seed_jansson(void)
-{
-    size_t seed = 0;
-    br_random(&seed, sizeof(seed));
-    json_object_seed(seed ? seed : 1);
 }
 
 static int parse(struct loader *l, const char *text, size_t n)
@@ -393,17 +394,17 @@ static int parse(struct loader *l, const char *text, size_t n)
         return br_err_set(l->err, BR_E_INVALID_TABLE, REFUSED "it is empty");
     if (br_json_scan(text, n, TABLE_DEPTH_MAX, TABLE_NODES_MAX, &scan) < 0)
         return br_err_set(l->err, BR_E_INVALID_TABLE, REFUSED "%.512s", scan.text);
-    json_error_t je;
-    seed_jansson();
-    json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &je);
-    if (!root) {
-        char why[64];
-        return br_err_set(l->err, BR_E_INVALID_TABLE, REFUSED "line %d, column %d: %s", je.line,
-                          je.column, br_load_shown(why, je.text));
-    }
-    int r = load_document(l, root);
-    json_decref(root);
-    return r;
+    struct br_trees trees;
+    int r = br_trees_parse(&trees, text, n, TABLE_DEPTH_MAX);
+    if (r == -BR_E_NOMEM)
+        br_load_nomem(l);
+    else if (r < 0)
+        br_err_set(l->err, BR_E_INVALID_TABLE, REFUSED "line %u, column %u: %s", trees.line,
+                   trees.column, trees.why);
+    else
+        r = load_document(l, trees.nodes);
+    br_trees_free(&trees);
+    return r == -BR_E_INVALID_JSON ? -BR_E_INVALID_TABLE : r;
 }
 
 int br_table_load(const void *json, size_t n, struct br_table **out, struct br_err *err)

@@ -60,6 +60,7 @@ static int compile_once(const char *policy, double *ms, struct br_err *err)
     struct br_script *s = br_script_new(BR_SCRIPT_MEMORY_MAX);
     if (!s)
         return br_err_set(err, BR_E_NOMEM, "no memory to compile a policy");
+    s->hard_timer = true; /* as bridle-script has it */
     br_compile_out_init(&out);
     int r = br_compile(s, &in, &out, err);
     if (r == 0)

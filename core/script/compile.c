@@ -165,7 +165,7 @@ static const struct br_script_module *builtin_profile(const char *name)
 }
 
 /* In a state of its own, which nothing of policy or manifest ran in. *profile is the caller's. */
-static int evaluate_profile(const struct br_compile_in *in, json_t **profile,
+static int evaluate_profile(struct br_script *s, const struct br_compile_in *in, json_t **profile,
                             struct br_compile_out *out, struct br_err *err)
 {
     BR_CLEANUP_BUF struct br_buf json = BR_BUF_INIT(BR_LAUNCH_JSON_MAX);
@@ -185,6 +185,7 @@ static int evaluate_profile(const struct br_compile_in *in, json_t **profile,
     if (!p)
         return br_err_set(err, BR_E_NOMEM, "no memory to compile the profile");
     p->purpose = BR_API_PROFILE;
+    p->hard_timer = s->hard_timer;
     int r = evaluate(p, path, text, n, export_profile, &json, BR_E_INVALID_PROFILE, err);
     if (r < 0)
         set_place(out, path, p->error_line);
@@ -320,6 +321,7 @@ static int assemble(struct job *job, struct br_err *err)
     struct br_script *c = job->input ? br_script_new(BR_SCRIPT_MEMORY_MAX) : NULL;
     if (!c)
         return br_err_set(err, BR_E_NOMEM, "no memory to compile the policy");
+    c->hard_timer = job->from->hard_timer;
     lua_pushcfunction(c->L, run_compile);
     lua_pushlightuserdata(c->L, job);
     int r = br_script_call(c, 1, 0, BR_SCRIPT_COMPILE_US, BR_E_INVALID_POLICY, err);
@@ -332,7 +334,7 @@ int br_compile(struct br_script *s, const struct br_compile_in *in, struct br_co
 {
     json_t *profile = NULL, *tree = NULL, *marks = NULL;
     unsigned line = 0;
-    int r = evaluate_profile(in, &profile, out, err);
+    int r = evaluate_profile(s, in, &profile, out, err);
     if (r < 0)
         return r;
     r = evaluate_bundle(s, in, out, err);

@@ -209,10 +209,16 @@ static bool has_array_mark(lua_State *L)
     return is;
 }
 
+/* What rules have, and things like them: most tables without a list. */
+#define COPY_FIELDS 12
+
 static void copy_open(lua_State *L, lua_State *from)
 {
     size_t n = lua_rawlen(from, -1);
-    lua_createtable(L, (int)n, n ? 0 : 8);
+    lua_pushnil(from);
+    bool empty = !lua_next(from, -2);
+    lua_pop(from, empty ? 0 : 2);
+    lua_createtable(L, (int)n, n || empty ? 0 : COPY_FIELDS);
     if (has_array_mark(from)) {
         push_array_mark(L);
         lua_setmetatable(L, -2);
@@ -325,6 +331,22 @@ static int compare_keys(const void *a, const void *b)
     return r ? r : (x->n > y->n) - (x->n < y->n);
 }
 
+/* Most objects are small, for which qsort() does too much. */
+static void sort_keys(struct key *keys, size_t n)
+{
+    if (n > 16) {
+        qsort(keys, n, sizeof(*keys), compare_keys);
+        return;
+    }
+    for (size_t i = 1; i < n; i++) {
+        struct key k = keys[i];
+        size_t at = i;
+        for (; at > 0 && compare_keys(&keys[at - 1], &k) > 0; at--)
+            keys[at] = keys[at - 1];
+        keys[at] = k;
+    }
+}
+
 static int refuse(struct br_err *err, const char *what)
 {
     return br_err_set(err, BR_E_INVALID_JSON, "%s cannot be written as JSON", what);
@@ -371,7 +393,7 @@ static int open_level(lua_State *L, struct level *v, struct br_buf *out, struct 
         i++;
         lua_pop(L, 1);
     }
-    qsort(v->keys, v->n, sizeof(*v->keys), compare_keys);
+    sort_keys(v->keys, v->n);
     return 0;
 }
 
@@ -385,9 +407,19 @@ static int put_text(struct br_buf *out, const char *s, size_t n, struct br_err *
 
 static int put_number(lua_State *L, struct br_buf *out, struct br_err *err)
 {
-    if (lua_isinteger(L, -1))
-        return br_buf_printf(out, "%lld", (long long)lua_tointeger(L, -1)), 0;
     char text[40];
+    if (lua_isinteger(L, -1)) {
+        lua_Integer i = lua_tointeger(L, -1);
+        lua_Unsigned u = i < 0 ? 0 - (lua_Unsigned)i : (lua_Unsigned)i;
+        size_t at = sizeof(text);
+        do
+            text[--at] = (char)('0' + u % 10);
+        while (u /= 10);
+        if (i < 0)
+            text[--at] = '-';
+        br_buf_put(out, text + at, sizeof(text) - at);
+        return 0;
+    }
     double d = lua_tonumber(L, -1);
     if (!isfinite(d))
         return refuse(err, "a number that is not finite");
@@ -456,7 +488,13 @@ static int encode(lua_State *L, struct level *stack, unsigned *depth, struct br_
                               BR_SCRIPT_NODES_MAX);
         if (br_script_view_open(L, -1))
             lua_remove(L, -2);
-        if (lua_istable(L, -1)) {
+        const struct br_buf *rows = br_script_rows(L, -1);
+        if (rows) {
+            br_buf_put(out, rows->data, rows->len);
+            br_buf_put_u8(out, ']');
+            r = rows->failed ? refuse(err, "a list that is not whole") : 0;
+            lua_pop(L, 1);
+        } else if (lua_istable(L, -1)) {
             if (*depth == BR_JSON_DEPTH_MAX)
                 return br_err_set(err, BR_E_LIMIT_EXCEEDED,
                                   "the JSON value is deeper than %u levels", BR_JSON_DEPTH_MAX);
@@ -488,6 +526,15 @@ int br_script_json_encode(lua_State *L, int idx, struct br_buf *out, struct br_e
     int top = lua_gettop(L);
     luaL_checkstack(L, (int)BR_JSON_DEPTH_MAX + 16, "JSON");
     idx = lua_absindex(L, idx);
+    if (lua_type(L, idx) == LUA_TSTRING || lua_type(L, idx) == LUA_TNUMBER) {
+        lua_pushvalue(L, idx);
+        int done = put_scalar(L, out, err);
+        lua_settop(L, top);
+        return done < 0 || !out->failed
+                   ? done
+                   : br_err_set(err, BR_E_LIMIT_EXCEEDED, "the JSON text is longer than %zu bytes",
+                                out->max);
+    }
     struct levels *v = lua_newuserdatauv(L, sizeof(*v), 0);
     v->depth = 0;
     luaL_setmetatable(L, LEVELS);

@@ -30,6 +30,7 @@ int br_serve_fresh(struct serve *s, struct br_err *err)
                                         [BR_SCRIPT_INSPECT] = 0};
     s->script->purpose = purposes[s->purpose];
     s->script->hard_timer = true;
+    s->script->polled = s->purpose == BR_SCRIPT_INSPECT; /* a signal interrupts it */
     return 0;
 }
 

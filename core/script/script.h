@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "base/base.h"
+#include "script/pool.h"
 #include "wire/types.h"
 
 /* ---- limits ------------------------------------------------------------------------------- */
@@ -67,20 +68,25 @@ struct br_script {
     unsigned purpose; /* of the texts that are loaded; 0: any */
     size_t used;      /* bytes */
     size_t cap;
+    struct br_pool pool;
     uint64_t cpu_end_us; /* of the present call; 0 outside of one */
     uint64_t cost;       /* work of library functions since the clock was last looked at */
     bool expired;        /* the present call has passed its deadline, or was interrupted */
     volatile sig_atomic_t interrupted; /* set it, also in a signal handler, to stop the call */
     bool trace_lines;                  /* keep last_line up to date: slow */
     unsigned last_line;                /* the last line of the operator's chunk that ran */
-    bool hard_timer;                   /* let the kernel end the process when a call overruns */
-    bool timer_made;                   /* for that */
+    bool hard_timer;                   /* the kernel tells the deadline, and ends the process when
+                                          a call overruns it; SIGPROF is the state's then */
+    bool polled;     /* look at the clock and at `interrupted` all the time: slower */
+    bool timer_made; /* for that */
     timer_t timer;
     char chunk[64]; /* the name of the operator's chunk in messages, "policy.lua" */
     char traceback[1024];
     unsigned error_line; /* of the last failed call, in the operator's chunk; 0 unknown */
 };
 
+/* Tests: states that are made from now on have every block of malloc(). */
+extern bool br_script_plain_memory;
 /* A state with the sandbox's globals; NULL without memory. */
 struct br_script *br_script_new(size_t memory_max);
 void br_script_free(struct br_script **s);
@@ -125,6 +131,15 @@ void br_script_push_env(lua_State *L);
 void br_script_push_operator_env(lua_State *L);
 /* Raises unless the API has a module of this name for the purpose of the state. */
 void br_script_check_module(lua_State *L, const char *name);
+
+/* ---- the module bridle.host (host.c, quick.c) ---- */
+
+/* Pushes it. [-0, +1, m] */
+void br_script_open_host(lua_State *L, lua_CFunction require);
+/* If the value at idx is a list that is JSON already, that text without its last ']'. [-0, +0] */
+const struct br_buf *br_script_rows(lua_State *L, int idx);
+int br_quick_rule(lua_State *L);
+int br_quick_names(lua_State *L);
 
 /* ---- JSON (json.c) ---- */
 

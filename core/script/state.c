@@ -3,10 +3,10 @@
  * knows only modules that are linked into the program. Nothing that runs in a state is trusted to
  * end, to be small, or to raise errors that are strings.
  *
- * The deadline is CPU time, so that a busy machine does not fail an honest policy. The count hook
- * re-arms itself to every instruction once the deadline has passed, pcall() raises again, and the
- * allocator refuses large blocks; behind all of them stands a timer of the kernel that ends the
- * process, and behind that the peer's own clock.
+ * The deadline is CPU time, so that a busy machine does not fail an honest policy. Behind it a hook
+ * looks at every instruction (a timer of the kernel sets it, or a hook that counts is there from
+ * the beginning), pcall() raises again, and the allocator refuses large blocks; behind all of them
+ * stands the timer's second signal, which ends the process, and behind that the peer's own clock.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -22,6 +22,12 @@
 #define COST_LOOK 200000u
 /* Blocks from this size on are refused behind the deadline. */
 #define BLOCK_LARGE (64u * 1024)
+
+#ifdef BR_SANITIZED
+bool br_script_plain_memory = true;
+#else
+bool br_script_plain_memory;
+#endif
 
 static uint64_t cpu_now_us(void)
 {
@@ -43,7 +49,7 @@ static void *script_alloc(void *ud, void *ptr, size_t osize, size_t nsize)
     struct br_script *s = ud;
     size_t old = ptr ? osize : 0;
     if (nsize == 0) {
-        free(ptr);
+        br_pool_free(&s->pool, ptr, old);
         s->used -= old;
         return NULL;
     }
@@ -51,7 +57,7 @@ static void *script_alloc(void *ud, void *ptr, size_t osize, size_t nsize)
         return NULL;
     if (nsize > old && nsize >= BLOCK_LARGE && past_deadline(s))
         return NULL;
-    void *p = realloc(ptr, nsize);
+    void *p = br_pool_realloc(&s->pool, ptr, old, nsize);
     if (!p && nsize <= old)
         p = ptr; /* Lua relies on it that a block can shrink */
     if (p)
@@ -208,9 +214,23 @@ int br_script_load(struct br_script *s, const char *path, const void *text, size
 
 /* ---- the entry ---- */
 
+/* Whose call the kernel's timer ends, and whether its handler stands. */
+static struct br_script *timed;
+static volatile sig_atomic_t handler_stands;
+
+/* The deadline: every instruction from here on looks at it. The next signal ends the process. */
+static void on_timer(int signo)
+{
+    (void)signo;
+    handler_stands = 0;
+    if (timed)
+        lua_sethook(timed->L, on_hook, LUA_MASKCOUNT, 1); /* may be called in a handler */
+}
+
 /*
  * The kernel's timer runs on the very clock that the hook reads. (setitimer(ITIMER_PROF) counts
- * clock ticks instead, which on a busy machine run ahead of the time that was really used.)
+ * clock ticks instead, which on a busy machine run ahead of the time that was really used.) Its
+ * first signal is the deadline, its second one ends the process.
  */
 static void set_hard_timer(struct br_script *s, uint64_t us)
 {
@@ -219,11 +239,31 @@ static void set_hard_timer(struct br_script *s, uint64_t us)
         .it_value = {.tv_sec = (time_t)(us / 1000000u), .tv_nsec = (long)(us % 1000000u) * 1000}};
     if (!s->hard_timer)
         return;
+    if (us) {
+        t.it_interval.tv_sec = BR_SCRIPT_HARD_US / 1000000u;
+        t.it_interval.tv_nsec = (long)(BR_SCRIPT_HARD_US % 1000000u) * 1000;
+    }
+    timed = us ? s : NULL;
+    if (us && !handler_stands) {
+        struct sigaction act = {.sa_handler = on_timer, .sa_flags = (int)SA_RESETHAND};
+        br_require(sigaction(SIGPROF, &act, NULL) == 0);
+        handler_stands = 1;
+    }
     if (!s->timer_made) {
         br_require(timer_create(CLOCK_PROCESS_CPUTIME_ID, &ev, &s->timer) == 0);
         s->timer_made = true;
     }
     br_require(timer_settime(s->timer, 0, &t, NULL) == 0);
+}
+
+/* A hook costs a tenth of the time of everything that runs; where the timer brings it, it is not
+ * there until then. */
+static void set_hook(struct br_script *s)
+{
+    int mask = s->hard_timer && !s->polled ? 0 : LUA_MASKCOUNT;
+    if (s->trace_lines)
+        mask |= LUA_MASKLINE;
+    lua_sethook(s->L, mask ? on_hook : NULL, mask, HOOK_INSTRUCTIONS);
 }
 
 int br_script_call(struct br_script *s, int nargs, int nresults, uint64_t cpu_us, enum br_code code,
@@ -245,8 +285,8 @@ int br_script_call(struct br_script *s, int nargs, int nresults, uint64_t cpu_us
     s->cost = 0;
     s->cpu_end_us = cpu_now_us() + cpu_us;
     s->last_line = 0;
-    lua_sethook(L, on_hook, LUA_MASKCOUNT | (s->trace_lines ? LUA_MASKLINE : 0), HOOK_INSTRUCTIONS);
-    set_hard_timer(s, cpu_us + BR_SCRIPT_HARD_US);
+    set_hook(s);
+    set_hard_timer(s, cpu_us);
     int status = lua_pcall(L, nargs, nresults, base);
     set_hard_timer(s, 0);
     lua_sethook(L, NULL, 0, 0);
@@ -349,131 +389,10 @@ static int on_panic(lua_State *L)
     abort();
 }
 
-/* where(level): file and line of a caller, nil where it is not Lua. */
-static int host_where(lua_State *L)
-{
-    lua_Debug ar;
-    lua_Integer level = luaL_checkinteger(L, 1);
-    if (level < 0 || level > 200 || !lua_getstack(L, (int)level, &ar) ||
-        !lua_getinfo(L, "Sl", &ar) || ar.currentline <= 0)
-        return 0;
-    lua_pushstring(L, ar.short_src);
-    lua_pushinteger(L, ar.currentline);
-    return 2;
-}
-
-#define BUNDLES "policy."
-
-/* bundles(): the names of the shipped bundles. */
-static int host_bundles(lua_State *L)
-{
-    lua_newtable(L);
-    for (unsigned i = 0, n = 0; i < br_script_nmodules; i++) {
-        if (strncmp(br_script_modules[i].name, BUNDLES, strlen(BUNDLES)) != 0)
-            continue;
-        lua_pushstring(L, br_script_modules[i].name + strlen(BUNDLES));
-        lua_rawseti(L, -2, ++n);
-    }
-    return 1;
-}
-
-/* bundle(name): what a shipped file returns; it runs once a state. */
-static int host_bundle(lua_State *L)
-{
-    lua_pushcfunction(L, script_require);
-    lua_pushfstring(L, BUNDLES "%s", luaL_checkstring(L, 1));
-    lua_call(L, 1, 1);
-    return 1;
-}
-
-static int new_value(lua_State *L)
-{
-    lua_createtable(L, 0, 0);
-    lua_pushvalue(L, lua_upvalueindex(1));
-    lua_setmetatable(L, -2);
-    return 1;
-}
-
-/* class(metatable): a function that makes empty values with this metatable, which is theirs alone
- * from now on and is not shown. For modules, whose metamethods need no check. */
-static int host_class(lua_State *L)
-{
-    luaL_checktype(L, 1, LUA_TTABLE);
-    lua_settop(L, 1);
-    lua_pushboolean(L, 0);
-    lua_setfield(L, 1, "__metatable");
-    lua_pushcclosure(L, new_value, 1);
-    return 1;
-}
-
-/* literal(pattern): how many bytes stand before its first wildcard, and behind its last one; both
- * are all of them if there is none. */
-static int host_literal(lua_State *L)
-{
-    size_t n, tail = 0;
-    const char *s = luaL_checklstring(L, 1, &n);
-    size_t head = strcspn(s, "*?");
-    while (tail < n && s[n - 1 - tail] != '*' && s[n - 1 - tail] != '?')
-        tail++;
-    lua_pushinteger(L, (lua_Integer)head);
-    lua_pushinteger(L, (lua_Integer)tail);
-    return 2;
-}
-
-/* part(text, first, last): bytes of a short text, from 1, both within it. */
-static int host_part(lua_State *L)
-{
-    size_t n;
-    const char *s = luaL_checklstring(L, 1, &n);
-    lua_Integer first = luaL_checkinteger(L, 2), last = luaL_checkinteger(L, 3);
-    if (first < 1 || last > (lua_Integer)n || first > last)
-        return lua_pushliteral(L, ""), 1;
-    lua_pushlstring(L, s + first - 1, (size_t)(last - first + 1));
-    return 1;
-}
-
-/* keep(f): what compile.c calls for the data of a bundle. */
-static int host_keep(lua_State *L)
-{
-    luaL_checktype(L, 1, LUA_TFUNCTION);
-    lua_settop(L, 1);
-    lua_setfield(L, LUA_REGISTRYINDEX, BR_SCRIPT_BUNDLE_DATA);
-    return 0;
-}
-
-/* defined(f): file and line where a function of Lua begins, nothing for one of C. */
-static int host_defined(lua_State *L)
-{
-    lua_Debug ar;
-    luaL_checktype(L, 1, LUA_TFUNCTION);
-    lua_settop(L, 1);
-    if (!lua_getinfo(L, ">S", &ar) || ar.linedefined <= 0)
-        return 0;
-    lua_pushstring(L, ar.short_src);
-    lua_pushinteger(L, ar.linedefined);
-    return 2;
-}
-
 static int open_state(lua_State *L)
 {
     lua_newtable(L);
-    lua_newtable(L);
-    lua_pushcfunction(L, host_where);
-    lua_setfield(L, -2, "where");
-    lua_pushcfunction(L, host_literal);
-    lua_setfield(L, -2, "literal");
-    lua_pushcfunction(L, host_part);
-    lua_setfield(L, -2, "part");
-    lua_pushcfunction(L, host_keep);
-    lua_setfield(L, -2, "keep");
-    lua_pushcfunction(L, host_class);
-    lua_setfield(L, -2, "class");
-    lua_pushcfunction(L, host_defined);
-    lua_setfield(L, -2, "defined");
-    lua_pushcfunction(L, host_bundles);
-    lua_setfield(L, -2, "bundles");
-    lua_pushcfunction(L, host_bundle);
-    lua_setfield(L, -2, "bundle");
+    br_script_open_host(L, script_require);
     br_script_lock(L, "bridle.host");
     lua_setfield(L, -2, "bridle.host");
     br_script_open_env(L, script_require);
@@ -488,9 +407,12 @@ struct br_script *br_script_new(size_t memory_max)
     if (!s)
         return NULL;
     s->cap = memory_max;
+    s->pool.max = memory_max + memory_max / 2; /* with what lists of other sizes hold */
+    s->pool.plain = br_script_plain_memory;
     br_script_watch_json();
     s->L = lua_newstate(script_alloc, s);
     if (!s->L) {
+        br_pool_end(&s->pool);
         free(s);
         return NULL;
     }
@@ -512,6 +434,7 @@ void br_script_free(struct br_script **s)
         if ((*s)->timer_made)
             (void)timer_delete((*s)->timer);
         lua_close((*s)->L);
+        br_pool_end(&(*s)->pool);
         free(*s);
     }
     *s = NULL;

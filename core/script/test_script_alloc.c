@@ -259,12 +259,22 @@ static void test_vote(void **state)
     assert_true(every(vote_at, true) > 10);
 }
 
+/* As in bridle-script: a block of malloc() is a chunk of many, so that fewer can fail. */
+static void test_compile_pooled(void **state)
+{
+    (void)state;
+    br_script_plain_memory = false;
+    unsigned long once = every(compile_at, false), forever = every(compile_at, true);
+    br_script_plain_memory = true;
+    assert_true(once > 50 && forever > 50);
+}
+
 int main(void)
 {
+    br_script_plain_memory = true; /* every block of a state is one that can fail */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_new),
-        cmocka_unit_test(test_compile_once),
-        cmocka_unit_test(test_compile_for_good),
+        cmocka_unit_test(test_compile_pooled), cmocka_unit_test(test_new),
+        cmocka_unit_test(test_compile_once),   cmocka_unit_test(test_compile_for_good),
         cmocka_unit_test(test_vote),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

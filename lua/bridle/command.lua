@@ -1,6 +1,7 @@
 --- Structured commands: what `policy.command { ... }` takes, checked and put into the form that
 --- core/policy/command.c matches.
 
+local host = require "bridle.host"
 local nearest = require "bridle.nearest"
 
 local command = {}
@@ -105,6 +106,36 @@ local function shown(c)
   return text
 end
 
+--- The same for a command of plain words and flags, without looking closely; nil for others.
+local function quick(fields)
+  local names, count = host.names, #fields
+  local programs, text = names(fields[1])
+  if not programs or count > MAX.words + 1 then return nil end
+  local words, flags = {}, fields.flags
+  for i = 2, count do
+    local list, joint = names(fields[i])
+    if not list then return nil end
+    words[i - 1] = list
+    text = text .. " " .. joint
+  end
+  if flags ~= nil then
+    local groups = {}
+    if type(flags) ~= "table" or #flags == 0 or #flags > MAX.groups then return nil end
+    for i = 1, #flags do
+      if type(flags[i]) ~= "table" then return nil end
+      local list, joint = names(flags[i], true)
+      if not list then return nil end
+      groups[i] = list
+      text = text .. " " .. joint
+    end
+    flags = groups
+    count = count + 1
+  end
+  for _ in next, fields do count = count - 1 end
+  if count ~= 0 or #text > MAX.shown then return nil end
+  return { programs = programs, words = words, flags = flags, shown = text }
+end
+
 --- The data of a structured command, or nil and why it is refused.
 ---@param fields any
 ---@return table?, string?
@@ -112,6 +143,8 @@ function command.make(fields)
   if type(fields) ~= "table" then
     return nil, ("policy.command takes a table, not a %s"):format(type(fields))
   end
+  local plain_one = quick(fields)
+  if plain_one then return plain_one end
   for key in pairs(fields) do
     if type(key) == "string" and not KEYS[key] then
       return nil, ("'%s' is not a field of policy.command%s"):format(key,

@@ -2,6 +2,7 @@
 --- a state of its own: what the operator's file did to the state it ran in does not reach here, and
 --- what it exported is checked again.
 
+local host = require "bridle.host"
 local json = require "json"
 local manifest = require "bridle.manifest"
 local prove = require "bridle.prove"
@@ -80,10 +81,11 @@ local function programs_of(own, used)
   return out
 end
 
---- Rules of profile or operator, spread to one action and one pattern each. That they are well-formed
---- is checked where they are made and again in C (core/policy/table.c), which is what counts.
-local function spread(source, kind, list, out, name, when_of, used)
-  local at = #out
+--- Rules of profile or operator, spread to one action and one pattern each; the number of rules with
+--- them. That they are well-formed is checked where they are made and again in C (core/policy/table.c),
+--- which is what counts.
+local function spread(source, kind, list, out, at, name, when_of, used)
+  local row = host.row
   for i = 1, #list do
     local rule = list[i]
     local when, id, match, effect, reason = nil, kind .. ":" .. rule.id, rule.match, rule.effect, rule.reason
@@ -98,22 +100,21 @@ local function spread(source, kind, list, out, name, when_of, used)
       local action = actions[a]
       for k = 1, #patterns do
         at = at + 1
-        out[at] = { id = name(id), source = source, action = action, match = match, pattern = patterns[k],
-          effect = effect, reason = reason, file = file, line = line, when = when }
+        row(out, action, nil, effect, file, name(id), line, match, patterns[k], reason, source, when)
       end
       for k = 1, #commands do
         local c = commands[k]
         for _, program in ipairs(c.programs) do
           used[program:match("[^/]*$")] = true
           at = at + 1
-          out[at] = { id = name(id), source = source, action = action, match = "program",
-            pattern = c.shown, command = command_of(c, program), effect = effect, reason = reason,
-            file = file, line = line, when = when }
+          row(out, action, command_of(c, program), effect, file, name(id), line, "program", c.shown, reason,
+            source, when)
         end
       end
     end
-    if at > RULES_MAX + 1000 then return end -- refused below
+    if at > RULES_MAX + 1000 then return at end -- refused below
   end
+  return at
 end
 
 --- What an operator's bundle asks about where no rule of its own speaks; its own before an
@@ -164,24 +165,24 @@ local function build(input, warn)
     { kind = "operator", name = input.policy.name },
     { kind = "manifest", name = m.id },
   })
-  local rules, fallbacks, name = json.array({}), json.array({}), namer()
+  local rules, fallbacks, name, count = host.rows(), json.array({}), namer(), 0
   local conditions, when_of = conditions_of(input.policy.conditions or {})
   local used = {}
-  spread(0, "profile", input.profile.rules, rules, name, when_of, used)
-  spread(1, "operator", input.policy.rules, rules, name, when_of, used)
+  count = spread(0, "profile", input.profile.rules, rules, count, name, when_of, used)
+  count = spread(1, "operator", input.policy.rules, rules, count, name, when_of, used)
   local from, unmatched = manifest.rules(m, input.in_workspace, warn)
   for _, rule in ipairs(from) do
-    rule.id, rule.source = name(rule.id), 2
-    rules[#rules + 1] = rule
+    host.row(rules, rule.action, nil, rule.effect, nil, name(rule.id), nil, rule.match, rule.pattern, nil, 2)
   end
   for i, fallback in ipairs(unmatched) do
     fallback.source = 2
     fallbacks[i] = fallback
   end
   otherwise_of(input.policy.otherwise, fallbacks)
-  if #rules > RULES_MAX then
+  count = count + #from
+  if count > RULES_MAX then
     schema.fail("", ("policy and manifest make %d rules; at most %d are decided")
-      :format(#rules, RULES_MAX), "INVALID_POLICY")
+      :format(count, RULES_MAX), "INVALID_POLICY")
   end
   return { v = 2, sources = sources, rules = rules, fallbacks = fallbacks,
     predicates = input.policy.predicates == true, conditions = conditions,

@@ -209,8 +209,24 @@ local new_rule = host.class {
 }
 
 local NONE = {}
+local ONE = {} -- action -> the list of it, which many rules share
+for _, action in ipairs(ACTIONS.list) do ONE[action] = { action } end
+
+--- A rule as most are: nothing of it has to be looked at closely. Nil for others.
+local function quick_rule(effect, fields)
+  local id, action, match, text, structured, reason = host.rule(fields, ACTIONS, commands)
+  if not id then return nil end
+  local file, line = host.where(4)
+  local value = new_rule()
+  rules[value] = { id = id, effect = effect, actions = ONE[action], match = match,
+    patterns = text and { text } or NONE, commands = structured and { structured } or NONE,
+    whens = NONE, reason = reason, file = file, line = line }
+  return value
+end
 
 local function make_rule(effect, fields)
+  local quick = quick_rule(effect, fields)
+  if quick then return quick end
   local what = "policy." .. effect
   check_keys(what, fields, RULE_KEYS, 2)
   local problem = id_problem(what, fields.id)
