@@ -341,7 +341,7 @@ static const struct {
     {"check", check, UINT32_MAX},    {"show", show, 2},
     {"why", policy_why, UINT32_MAX}, {"replay", policy_replay, UINT32_MAX},
     {"diff", policy_diff, 3},        {"test", policy_test, 2},
-    {"reload", policy_reload, 2},
+    {"hold", policy_hold, 2},        {"reload", policy_reload, 2},
 };
 
 bool br_cli_policy_words(char *const *operands, unsigned n)

@@ -189,7 +189,9 @@ int policy_why(const struct br_cli_args *a);
 int policy_replay(const struct br_cli_args *a);
 int policy_diff(const struct br_cli_args *a);
 int policy_test(const struct br_cli_args *a);
-int policy_reload(const struct br_cli_args *a); /* policy_reload.c */
+/* policy_reload.c */
+int policy_hold(const struct br_cli_args *a);
+int policy_reload(const struct br_cli_args *a);
 /* Answer lines of JSON on standard input, one each, until its end (policy_serve.c). */
 int policy_serve(const struct br_cli_args *a);
 /* Append requests that a rule is about, each with "rule", its id; of a rule for every action those

@@ -1,7 +1,8 @@
 /*
- * `bridle policy reload`: a standing bridled is asked to take a bundle for new runs. It reads the
- * file itself, tests it in processes of its own and answers; this client only makes the path
- * absolute and shows the answer. Also how one of its bundles is written as JSON, for `bridle repl`.
+ * `bridle policy hold` becomes a standing bridled. `bridle policy reload`: a standing bridled is
+ * asked to take a bundle for new runs. It reads the file itself, tests it in processes of its own
+ * and answers; this client only makes the path absolute and shows the answer. Also how one of its
+ * bundles is written as JSON, for `bridle repl`.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -88,6 +89,20 @@ static int absolute(const char *word, char path[BR_PATH_MAX], struct br_err *err
                           "the path of the policy is too long; nothing was "
                           "reloaded");
     return 0;
+}
+
+int policy_hold(const struct br_cli_args *a)
+{
+    struct br_err err = {.code = BR_OK};
+    const char *word = a->noperands > 1 ? a->operands[1] : br_cli_opt(a, "policy");
+    char program[BR_PATH_MAX], path[BR_PATH_MAX];
+    if (br_cli_program(program, "bridled", &err) < 0 || absolute(word ? word : "", path, &err) < 0)
+        return br_cli_fail(&err);
+    char *argv[] = {(char *)(uintptr_t) "bridled", (char *)(uintptr_t) "--standing",
+                    path[0] ? (char *)(uintptr_t) "--policy" : NULL, path, NULL};
+    execv(program, argv);
+    (void)br_err_errno(&err, BR_E_FAILED, "'%s' could not be started", program);
+    return br_cli_fail(&err);
 }
 
 int policy_reload(const struct br_cli_args *a)

@@ -155,8 +155,9 @@ const struct br_cli_verb br_cli_verbs[] = {
             "  diff A B              what policy B newly allows, asks or denies\n"
             "  test [FILE]           run its specs; print which rules they cover, and which\n"
             "                        changes of a rule no spec would notice\n"
-            "  reload [FILE]         let a standing bridled take it for new runs\n"
-            "Nothing is started, asked or recorded; only reload changes something.",
+            "  hold [FILE]           hold it for all runs that name none, until ended\n"
+            "  reload [FILE]         let what holds one take this, or its file as it is now\n"
+            "Nothing is asked or recorded; only hold and reload change what runs take.",
         .opts = {OPT_DIR,
                  OPT_POLICY,
                  OPT_PROFILE,

@@ -352,7 +352,7 @@ int main(int argc, char **argv)
     if (argc != 2 || strcmp(argv[1], "--private") != 0 || fstat(3, &st) < 0 ||
         !S_ISSOCK(st.st_mode)) {
         fprintf(stderr, "bridled is started by 'bridle'; by hand only to hold a policy for new "
-                        "runs: bridled --standing [--policy FILE]\n");
+                        "runs: bridle policy hold [FILE]\n");
         return br_code_exit(BR_E_USAGE);
     }
     br_close_from(4, NULL, 0);

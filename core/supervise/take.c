@@ -170,8 +170,8 @@ void standing_verb(struct supervisor *s)
     int r = connect_standing(s, false, &err);
     if (r == 0)
         r = br_err_set(&err, BR_E_NOT_FOUND,
-                       "no bridled stands over this state directory%s. 'bridled --standing' starts "
-                       "one; without it every run reads its policy anew",
+                       "no bridled holds a policy for this state directory%s. 'bridle policy hold' "
+                       "starts one; without it every run reads its policy anew",
                        reload ? "; nothing was reloaded" : "");
     if (r > 0) {
         br_chan_permit(&s->standing, BR_MSG_CTL_POLICY);

@@ -7,7 +7,7 @@ _bridle_profiles() {
   mapfile -t COMPREPLY < <(compgen -W "run-v1 run-owner-v1 run-nolandlock-v1 workspace-v1 workspace-tmpfs-v1 observer-v1" -f -- "$cur")
 }
 _bridle_policy() {
-  mapfile -t COMPREPLY < <(compgen -W "check show why replay diff test reload" -f -- "$cur")
+  mapfile -t COMPREPLY < <(compgen -W "check show why replay diff test hold reload" -f -- "$cur")
 }
 
 _bridle() {

@@ -220,7 +220,7 @@ static void test_bad_begin(void **state)
     assert_int_equal(reload_ended(), 2);
     snprintf(path, sizeof(path), "%s/control", t.state);
     assert_int_equal(lstat(path, &st), -1);
-    reload(3, "no bridled stands over this state directory; nothing was reloaded");
+    reload(3, "no bridled holds a policy for this state directory; nothing was reloaded");
     reload_close();
 }
 
