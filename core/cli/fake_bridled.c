@@ -316,7 +316,33 @@ static int on_doctor(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     return 0;
 }
 
+/* What becomes of a reload is what its file is called. */
+static int on_reload(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    static struct br_policy_row held;
+    char path[BR_PATH_MAX];
+    (void)ctx;
+    (void)err;
+    br_rd_str(&m->rd, path, sizeof(path));
+    br_require(br_rd_done(&m->rd) == 0);
+    note("reload=%s", path);
+    held = (struct br_policy_row){.kind = BR_POLICY_CURRENT, .rules = 1, .probes = 30};
+    held.pin = (struct br_policy_pin){.generation = 2, .at_us = 1767225600000000u};
+    held.pin.by = strstr(path, "odd") ? 77 : BR_POLICY_BY_REQUEST;
+    snprintf(held.path, sizeof(held.path), "a \033[31mfile");
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_policy_row_put(&o.buf, &held);
+    if (strstr(path, "good") || strstr(path, "odd"))
+        (void)br_chan_send(c, BR_MSG_CTL_POLICY, 0, &o, NULL);
+    if (strstr(path, "bad"))
+        ended(BR_E_INVALID_POLICY, 5, "bad.lua:1: no");
+    else
+        ended(0, 0, "");
+    return 0;
+}
+
 static const struct br_msg_rule ctl_rules[] = {
+    {BR_MSG_CTL_RELOAD, BR_PERMIT | BR_ONCE, 4, BR_PATH_MAX + 4, 0, 0, on_reload},
     {BR_MSG_CTL_RUN, BR_PERMIT | BR_ONCE, 1, BR_MSG_MAX, 0, 8, on_run},
     {BR_MSG_CTL_SHOW, BR_PERMIT | BR_ONCE, 4, 64, 0, 0, on_show},
     {BR_MSG_CTL_DOCTOR, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_doctor},

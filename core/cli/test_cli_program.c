@@ -728,6 +728,51 @@ static void test_policy_without_an_answer(void **state)
     }
 }
 
+/* A path as bridled says it is text; an answer that is none is an error. */
+static void test_policy_reload(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file;
+        int code;
+        const char *log;
+    } rows[] = {
+        {"/x/good", 0, "reload=/x/good\n"}, {"strict", 1, "reload=strict\n"},
+        {"/x/bad", 5, "reload=/x/bad\n"},   {"/x/odd", 1, "reload=/x/odd\n"},
+        {"/x/none", 1, "reload=/x/none\n"}, {NULL, 1, "reload=\n"},
+    };
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        char *argv[] = {(char *)"bridle", (char *)"policy", (char *)"reload",
+                        (char *)(uintptr_t)rows[i].file, NULL};
+        (void)unlink("log");
+        start_pipe(argv);
+        assert_int_equal(finish(), rows[i].code);
+        assert_non_null(strstr(log_text(), rows[i].log));
+        if (rows[i].code == 0)
+            assert_non_null(strstr(out_text,
+                                   "a \\x1b[31mfile: generation 2, 1 rule, 0 warnings, 30 "
+                                   "probes decided"));
+        else
+            assert_string_equal(out_text, "");
+    }
+    char *relative[] = {(char *)"bridle", (char *)"policy", (char *)"reload", (char *)"good.lua",
+                        NULL};
+    char want[128];
+    start_pipe(relative);
+    assert_int_equal(finish(), 0);
+    snprintf(want, sizeof(want), "reload=%s/good.lua\n", dir);
+    assert_non_null(strstr(log_text(), want));
+    char *json[] = {(char *)"bridle", (char *)"policy", (char *)"reload",
+                    (char *)"--json", (char *)"/good",  NULL};
+    start_pipe(json);
+    assert_int_equal(finish(), 0);
+    json_t *row = json_loads(out_text, 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(row, "by")), "request");
+    assert_string_equal(json_string_value(json_object_get(row, "at")),
+                        "2026-01-01T00:00:00.000+00:00");
+    json_decref(row);
+}
+
 static void test_nothing_starts_on_bad_input(void **state)
 {
     (void)state;
@@ -750,6 +795,8 @@ static void test_nothing_starts_on_bad_input(void **state)
         {{"policy", "why", "process.exec"}, 2},
         {{"policy", "replay", "-p", "x", "missing.json"}, 3},
         {{"policy", "diff", "a", "b"}, 3},
+        {{"policy", "reload", "a", "b"}, 2},
+        {{"policy", "hold", "a", "b"}, 2},
         {{"frobnicate"}, 2},
         {{"help", "frobnicate"}, 2},
     };
@@ -793,6 +840,7 @@ int main(void)
         cmocka_unit_test(test_policy_shows_text_only),
         cmocka_unit_test(test_policy_findings),
         cmocka_unit_test(test_policy_without_an_answer),
+        cmocka_unit_test(test_policy_reload),
         cmocka_unit_test(test_nothing_starts_on_bad_input),
     };
     return cmocka_run_group_tests(tests, setup_group, teardown_group);

@@ -61,6 +61,126 @@ static void choice_source_max(void **state)
     }
 }
 
+/* ---- policies that are held ---- */
+
+static const char sum[] = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+static int put_get_pin(const struct br_policy_pin *p, struct br_policy_pin *got)
+{
+    struct br_buf b = BR_BUF_INIT(1000);
+    struct br_rd r;
+    br_policy_pin_put(&b, p);
+    br_rd_init(&r, b.data, b.len);
+    br_policy_pin_get(&r, got);
+    int code = br_rd_done(&r);
+    br_buf_free(&b);
+    return code;
+}
+
+static void pins_round_trip(void **state)
+{
+    (void)state;
+    struct br_policy_pin p = {.generation = 7, .at_us = 8, .uid = 9, .by = BR_POLICY_BY_SIGNAL},
+                         got;
+    snprintf(p.sha256, sizeof(p.sha256), "%s", sum);
+    assert_int_equal(put_get_pin(&p, &got), 0);
+    assert_string_equal(got.sha256, sum);
+    assert_int_equal(got.generation, 7);
+    assert_int_equal(got.at_us, 8);
+    assert_int_equal(got.uid, 9);
+    assert_string_equal(br_policy_by_name(got.by), "signal");
+    assert_string_equal(br_policy_by_name(BR_POLICY_BY_REQUEST + 1), "");
+    p.by = BR_POLICY_BY_REQUEST + 1;
+    assert_true(put_get_pin(&p, &got) < 0);
+    p.by = 0; /* nobody's */
+    assert_true(put_get_pin(&p, &got) < 0);
+    p.generation = 0;
+    assert_int_equal(put_get_pin(&p, &got), 0);
+    p.sha256[0] = 0;
+    assert_int_equal(put_get_pin(&p, &got), 0);
+    snprintf(p.sha256, sizeof(p.sha256), "%.63s", sum);
+    assert_true(put_get_pin(&p, &got) < 0);
+    snprintf(p.sha256, sizeof(p.sha256), "%.63sG", sum);
+    assert_true(put_get_pin(&p, &got) < 0);
+}
+
+static int put_get_row(const struct br_policy_row *w, struct br_policy_row *got, size_t cut)
+{
+    struct br_buf b = BR_BUF_INIT(BR_MSG_MAX);
+    struct br_rd r;
+    br_policy_row_put(&b, w);
+    assert_false(b.failed);
+    br_rd_init(&r, b.data, b.len - cut);
+    br_policy_row_get(&r, got);
+    int code = br_rd_done(&r);
+    br_buf_free(&b);
+    return code;
+}
+
+static void policy_rows_are_bounded(void **state)
+{
+    (void)state;
+    static struct br_policy_row w, got;
+    w = (struct br_policy_row){.kind = BR_POLICY_CURRENT, .rules = 1, .warnings = 2, .probes = 3};
+    w.pin = (struct br_policy_pin){.generation = 1, .by = BR_POLICY_BY_START};
+    memset(w.path, 'p', sizeof(w.path) - 1);
+    snprintf(w.table, sizeof(w.table), "%s", sum);
+    w.runs = BR_POLICY_RUNS_MAX + 5;
+    w.nids = BR_POLICY_RUNS_MAX;
+    for (uint32_t i = 0; i < w.nids; i++)
+        memset(w.ids[i], 'r', sizeof(w.ids[i]) - 1);
+    assert_int_equal(put_get_row(&w, &got, 0), 0);
+    assert_string_equal(got.path, w.path);
+    assert_string_equal(got.table, sum);
+    assert_int_equal(got.rules, 1);
+    assert_int_equal(got.warnings, 2);
+    assert_int_equal(got.probes, 3);
+    assert_int_equal(got.runs, BR_POLICY_RUNS_MAX + 5);
+    assert_int_equal(got.nids, BR_POLICY_RUNS_MAX);
+    assert_string_equal(got.ids[BR_POLICY_RUNS_MAX - 1], w.ids[0]);
+    for (size_t cut = 1; cut < 4000; cut += 7)
+        assert_true(put_get_row(&w, &got, cut) < 0);
+    w.runs = w.nids = 1; /* more names than runs */
+    assert_int_equal(put_get_row(&w, &got, 0), 0);
+    w.runs = 0;
+    assert_true(put_get_row(&w, &got, 0) < 0);
+    w.nids = 0;
+    w.code = BR_E_INVALID_POLICY; /* what is refused has a code, and nothing else has */
+    assert_true(put_get_row(&w, &got, 0) < 0);
+    w.kind = BR_POLICY_REFUSED;
+    assert_int_equal(put_get_row(&w, &got, 0), 0);
+    w.code = 0;
+    assert_true(put_get_row(&w, &got, 0) < 0);
+    w.code = BR_CODE_COUNT_;
+    assert_true(put_get_row(&w, &got, 0) < 0);
+    w.code = 0;
+    w.kind = BR_POLICY_REFUSED + 1;
+    assert_true(put_get_row(&w, &got, 0) < 0);
+    w.kind = 0;
+    assert_true(put_get_row(&w, &got, 0) < 0);
+}
+
+/* One more name than there may be: nothing is believed. */
+static void policy_rows_have_a_limit(void **state)
+{
+    (void)state;
+    static struct br_policy_row w, got;
+    w = (struct br_policy_row){.kind = BR_POLICY_CURRENT};
+    struct br_buf b = BR_BUF_INIT(BR_MSG_MAX);
+    struct br_rd r;
+    br_policy_row_put(&b, &w);
+    b.len -= 8; /* runs, and how many names */
+    br_buf_put_u32(&b, BR_POLICY_RUNS_MAX + 1);
+    br_buf_put_u32(&b, BR_POLICY_RUNS_MAX + 1);
+    for (uint32_t i = 0; i <= BR_POLICY_RUNS_MAX; i++)
+        br_buf_put_str(&b, "r");
+    br_rd_init(&r, b.data, b.len);
+    br_policy_row_get(&r, &got);
+    assert_true(br_rd_done(&r) < 0);
+    assert_int_equal(got.nids, 0);
+    br_buf_free(&b);
+}
+
 /* ---- limits ---- */
 
 static void limits_round_trip(void **state)
@@ -437,11 +557,19 @@ static void argument_lists_must_agree(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(choice_round_trip),         cmocka_unit_test(choice_source_max),
-        cmocka_unit_test(limits_round_trip),         cmocka_unit_test(limits_have_a_ceiling),
-        cmocka_unit_test(plans_round_trip),          cmocka_unit_test(plans_have_a_ceiling),
-        cmocka_unit_test(allowed_paths_are_bounded), cmocka_unit_test(leases_and_grants_round_trip),
-        cmocka_unit_test(probes_are_bounded),        cmocka_unit_test(calls_round_trip),
+        cmocka_unit_test(choice_round_trip),
+        cmocka_unit_test(choice_source_max),
+        cmocka_unit_test(pins_round_trip),
+        cmocka_unit_test(policy_rows_are_bounded),
+        cmocka_unit_test(policy_rows_have_a_limit),
+        cmocka_unit_test(limits_round_trip),
+        cmocka_unit_test(limits_have_a_ceiling),
+        cmocka_unit_test(plans_round_trip),
+        cmocka_unit_test(plans_have_a_ceiling),
+        cmocka_unit_test(allowed_paths_are_bounded),
+        cmocka_unit_test(leases_and_grants_round_trip),
+        cmocka_unit_test(probes_are_bounded),
+        cmocka_unit_test(calls_round_trip),
         cmocka_unit_test(argument_lists_must_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
