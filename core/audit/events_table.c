@@ -102,11 +102,28 @@ FIELDS(vote) {
     TEXT("source", 0, BR_NAME_MAX), TEXT("ruleId", 0, BR_NAME_MAX), ENUM("effect", EFFECTS),
     NOTE_OPT("reason"), END};
 FIELDS(piece) {
-    ID("action"), TEXT("subject", 0, BR_SUBJECT_MAX), ENUM("effect", EFFECTS), END};
+    ID("action"), TEXT("subject", 0, BR_SUBJECT_MAX), ENUM("effect", EFFECTS), ID_OPT("ruleId"),
+    ID_OPT("source"), END};
 FIELDS(bridle_votes) {
     ID("callId"), ID("action"), SUBJECT, ENUM("effect", EFFECTS),
     TEXT("ruleId", 0, BR_NAME_MAX), TEXT("source", 0, BR_NAME_MAX), BOOL("opaque"),
-    LIST("votes", vote, VOTES_MAX), LIST_OPT("pieces", piece, PIECES_MAX), END};
+    LIST("votes", vote, VOTES_MAX), LIST_OPT("pieces", piece, PIECES_MAX),
+    ID_OPT("grant"), END};
+FIELDS(rule_text) {
+    TEXT("text", 1, BR_EVENT_NOTE_MAX), END};
+FIELDS(bridle_ask) {
+    ID("permissionId"), ID("callId"), ID("action"), SUBJECT, ENUM("scope", "once|run"),
+    ID("ruleId"), ID("source"), NOTE_OPT("reason"), TEXT_OPT("file", 0, BR_PATH_MAX),
+    COUNT_OPT("line"), BOOL("opaque"), LIST("commands", piece, PIECES_MAX), COUNT_OPT("more"),
+    OBJECT("touches"), TEXT("advice", 0, 2 * BR_EVENT_NOTE_MAX), LIST_OPT("rules", rule_text, 8),
+    TEXT_OPT("why", 1, BR_EVENT_NOTE_MAX), END};
+FIELDS(permission) {
+    ID("permissionId"), END};
+FIELDS(bridle_asks) {
+    LIST("asks", permission, 128), END};
+FIELDS(bridle_grant) {
+    ID("permissionId"), ID("callId"), ID("action"), SUBJECT, ENUM("scope", "run"),
+    TEXT("environment", 64, 64), ID("ruleId"), ID("source"), END};
 FIELDS(bridle_launch) {
     ID("sandbox"), ID("image"), ENUM("network", "none|enabled"), COUNT("mounts"),
     OBJECT("receipt"), END};
@@ -148,6 +165,9 @@ static const struct event_type types[] = {
     {"bridle.table", bridle_table, false},
     {"bridle.text", bridle_text, true},
     {"bridle.votes", bridle_votes, false},
+    {"bridle.ask", bridle_ask, false},
+    {"bridle.asks", bridle_asks, false},
+    {"bridle.grant", bridle_grant, false},
     {"bridle.launch", bridle_launch, false},
     {"bridle.provider", bridle_provider, false},
     {"bridle.workspace", bridle_workspace, false},

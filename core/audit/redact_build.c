@@ -275,7 +275,8 @@ static int table_finish(struct table *t, struct br_redact *r)
     r->states = calloc(t->n, sizeof(*r->states));
     if (!to || !r->next || !r->states)
         return -BR_E_NOMEM;
-    (void)mlock(r->next, bytes); /* best effort: RLIMIT_MEMLOCK may be 0 */
+    if (r->nsecrets)
+        (void)mlock(r->next, bytes); /* best effort: RLIMIT_MEMLOCK may be 0 */
     uint32_t at = 0;
     for (int special = 0; special < 2; special++) {
         if (special)
@@ -305,7 +306,8 @@ static void matcher_drop(struct br_redact *r)
     size_t bytes = r->nstates * r->columns * sizeof(*r->next);
     if (r->next) {
         explicit_bzero(r->next, bytes);
-        (void)munlock(r->next, bytes);
+        if (r->nsecrets)
+            (void)munlock(r->next, bytes);
     }
     free(r->next);
     free(r->states);

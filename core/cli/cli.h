@@ -202,8 +202,9 @@ int br_cli_client_send(struct br_cli_client *c, enum br_msg_type type, const str
 /* Serve until bridled says how it ended and every event was delivered. Then c->code, c->text and
  * c->exit_code hold. A negative return means that bridled or a channel broke. */
 int br_cli_client_wait(struct br_cli_client *c, struct br_err *err);
-/* Answer an ask; errors are ignored (then the session has ended it already). */
-void br_cli_client_answer(struct br_cli_client *c, const char *permission_id, bool allow,
+/* Answer an ask: 0 no, else an enum br_scope. Errors are ignored (then the session has ended it
+ * already). */
+void br_cli_client_answer(struct br_cli_client *c, const char *permission_id, unsigned scope,
                           const char *note);
 /* Ask for a clean end of the run. */
 void br_cli_client_cancel(struct br_cli_client *c);
@@ -227,8 +228,10 @@ void br_cli_term_write(struct br_cli_term *t, const void *p, size_t n);
 void br_cli_term_status(struct br_cli_term *t, const char *text);
 void br_cli_term_clear_status(struct br_cli_term *t);
 
-/* How one line answers an ask: only `y` or `yes`, trimmed, in any case, allows. */
-bool br_cli_answer_allows(const char *line, size_t n);
+/* How one line answers a question, trimmed and in any case: `y` or `yes`, `r` or `run`, `e` or
+ * `each`; everything else is a no. */
+enum br_cli_answer { BR_ANSWER_NO, BR_ANSWER_ONCE, BR_ANSWER_RUN, BR_ANSWER_EACH };
+enum br_cli_answer br_cli_answer_read(const char *line, size_t n);
 
 /* ---- the view of a run (view.c, view_tool.c, view_end.c) ----------------------------------- */
 
@@ -246,10 +249,14 @@ struct br_cli_view {
     unsigned column;
     struct br_buf word;
 
-    char type[64];    /* of the last event */
-    json_t *call;     /* the last tool.call that has no result */
-    bool call_shown;  /* it was shown whole, and nothing but its decision since */
-    json_t *decision; /* held until the next event says how it went on */
+    char type[64];             /* of the last event */
+    json_t *call;              /* the last tool.call that has no result */
+    bool call_shown;           /* it was shown whole, and nothing but its decision since */
+    json_t *calls;             /* by id: every tool.call that has no result */
+    char at_call[BR_NAME_MAX]; /* the one that was shown last, so that its result follows it */
+    json_t *questions;         /* bridle.ask events that have no answer */
+    bool grouped;              /* there were more of them in this turn */
+    json_t *decision;          /* held until the next event says how it went on */
     char last_tool[BR_NAME_MAX];
     char last_error[BR_ERR_TEXT_MAX]; /* as shown last, so that it is not said again */
 
@@ -278,6 +285,8 @@ void br_cli_view_init(struct br_cli_view *v, bool colour, unsigned width);
 void br_cli_view_free(struct br_cli_view *v);
 /* Render one stored event into v->out. -BR_E_INVALID_JSON if it is not an event. */
 int br_cli_view_event(struct br_cli_view *v, const char *text, size_t n, struct br_err *err);
+/* Show one question of several again, before it is put by itself: the i-th of n. */
+void br_cli_view_question(struct br_cli_view *v, const char *permission, unsigned i, unsigned n);
 /* The closing summary; nothing if no run was seen. */
 void br_cli_view_summary(struct br_cli_view *v);
 /* What the status line says now; false if nothing is going on. */

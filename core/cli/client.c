@@ -432,14 +432,14 @@ int br_cli_client_wait(struct br_cli_client *c, struct br_err *err)
     return local.code ? r : br_err_set(err, BR_E_INTERNAL, "the connection to 'bridled' broke");
 }
 
-void br_cli_client_answer(struct br_cli_client *c, const char *permission_id, bool allow,
+void br_cli_client_answer(struct br_cli_client *c, const char *permission_id, unsigned scope,
                           const char *note)
 {
     if (c->session.fd < 0)
         return;
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_buf_put_str(&o.buf, permission_id);
-    br_buf_put_u8(&o.buf, allow ? 1 : 0);
+    br_buf_put_u8(&o.buf, (uint8_t)scope);
     br_buf_put_str(&o.buf, note);
     (void)br_chan_send(&c->session, BR_MSG_ANSWER, 0, &o, NULL);
 }

@@ -1,8 +1,9 @@
 /*
  * One run in the foreground, for `run` and `exec`: reads the operator's files, sends them to
- * bridled, shows what is stored, and puts each ask to the operator. Only a line of `y` or `yes`
- * that was typed at a terminal after the question was shown allows; everything else denies. While a
- * question is open, events and signals are still served, so that a canceled or expired ask ends it.
+ * bridled, shows what is stored, and puts the questions of a turn to the operator, together or one
+ * by one. Only a line of `y`, `yes`, `r` or `run` that was typed at a terminal after the question
+ * was shown allows; everything else denies. While a question is open, events and signals are still
+ * served, so that a canceled or expired one ends.
  */
 #include <errno.h>
 #include <poll.h>
@@ -12,10 +13,18 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "policy/policy.h"
 
 #define TICK_US (250u * 1000)
 #define ANSWER_MAX 64u
-#define ASKS_MAX 16u
+#define ASKS_MAX BR_TOOL_CALLS_PER_TURN_MAX
+
+/* A question of the present turn. */
+struct question {
+    char id[BR_ID_MAX];
+    bool run;     /* may be allowed for the rest of the run */
+    bool unshown; /* it was too large to be shown whole */
+};
 
 struct fg {
     const struct br_cli_foreground *f;
@@ -25,9 +34,11 @@ struct fg {
     struct br_cli_view view;
     bool can_ask;
     bool canceling, interrupted;
-    bool unshown;                   /* the last question was too large to show */
-    char asks[ASKS_MAX][BR_ID_MAX]; /* open asks, the first is the one being put */
-    unsigned nasks;
+    bool unshown;                   /* a part of the last event was too large to show */
+    struct question asks[ASKS_MAX]; /* open ones, the first is the one being put */
+    unsigned nasks, group;          /* group: how many of the turn were put together */
+    const char *after;              /* the next one is put after an event of this type */
+    bool each;                      /* they are put one by one */
     bool asking;
     char answer[ANSWER_MAX];
     size_t nanswer;
@@ -67,26 +78,62 @@ static void say(struct fg *g, const char *text)
 
 static int on_input(void *ctx, int fd, short revents, struct br_err *err);
 
+static void deny_all(struct fg *g, const char *note)
+{
+    while (g->nasks)
+        br_cli_client_answer(&g->client, g->asks[--g->nasks].id, 0, note);
+}
+
+static bool all_for_the_run(const struct fg *g, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (!g->asks[i].run)
+            return false;
+    return true;
+}
+
+/* How many are answered by the next line. */
+static unsigned asked_now(const struct fg *g)
+{
+    return g->each ? 1 : g->nasks;
+}
+
+static void word_question(const struct fg *g, char out[96])
+{
+    unsigned n = asked_now(g);
+    bool run = all_for_the_run(g, n);
+    if (n > 1)
+        snprintf(out, 96, "  Allow all %u? y once%s, e one by one; only these do (%u s): ", n,
+                 run ? ", r for this run" : "", BR_ASK_SECONDS);
+    else if (run)
+        snprintf(out, 96,
+                 "  Allow it? y once, r for this run; only these do (%u s): ", BR_ASK_SECONDS);
+    else
+        snprintf(out, 96, "  Allow it this once? Only y or yes does (%u s): ", BR_ASK_SECONDS);
+}
+
 static void put_question(struct fg *g)
 {
     if (g->asking || g->nasks == 0)
         return;
     if (!g->can_ask || g->canceling) {
-        while (g->nasks) {
-            const char *note =
-                g->canceling ? "the run was canceled" : "there was no terminal to ask at";
-            br_cli_client_answer(&g->client, g->asks[--g->nasks], false, note);
-        }
+        deny_all(g, g->canceling ? "the run was canceled" : "there was no terminal to ask at");
         return;
     }
-    if (g->f->json && g->view.out.len) { /* only the question's own part of the view */
+    if (g->each && g->group > 1)
+        br_cli_view_question(&g->view, g->asks[0].id, g->group - g->nasks + 1, g->group);
+    if (g->view.out.failed) { /* it cannot be shown again */
+        br_buf_reset(&g->view.out);
+        deny_all(g, "it was too large to be shown whole");
+        return;
+    }
+    if (g->view.out.len) { /* with --json: only the question's own part of the view */
         br_cli_term_write(&g->asker, g->view.out.data, g->view.out.len);
         br_buf_reset(&g->view.out);
     }
     (void)tcflush(g->asker.in, TCIFLUSH); /* what was typed before the question is no answer */
-    char question[80];
-    snprintf(question, sizeof(question),
-             "  Allow it this once? Only y or yes does (%u s): ", BR_ASK_SECONDS);
+    char question[96];
+    word_question(g, question);
     say(g, question);
     g->asking = true;
     g->nanswer = 0;
@@ -103,16 +150,28 @@ static void end_question(struct fg *g)
 
 static void drop_ask(struct fg *g, unsigned i)
 {
-    memmove(g->asks[i], g->asks[i + 1], (g->nasks - i - 1) * sizeof(g->asks[0]));
+    memmove(&g->asks[i], &g->asks[i + 1], (g->nasks - i - 1) * sizeof(g->asks[0]));
     g->nasks--;
 }
 
-static void answered(struct fg *g, bool allow, const char *note)
+/* What was put is answered, each by an answer of its own. */
+static void answered(struct fg *g, enum br_cli_answer answer, const char *note)
 {
+    unsigned n = asked_now(g);
+    bool run = answer == BR_ANSWER_RUN && all_for_the_run(g, n);
+    unsigned scope = run ? BR_SCOPE_RUN : answer == BR_ANSWER_ONCE ? BR_SCOPE_ONCE : 0;
     end_question(g);
-    br_cli_client_answer(&g->client, g->asks[0], allow, note);
-    drop_ask(g, 0);
-    put_question(g);
+    if (answer == BR_ANSWER_EACH && n > 1) {
+        g->each = true;
+        put_question(g);
+        return;
+    }
+    for (; n; n--) {
+        br_cli_client_answer(&g->client, g->asks[0].id, scope, note);
+        drop_ask(g, 0);
+    }
+    /* what became of this one is shown before the next */
+    g->after = scope == BR_SCOPE_RUN ? "bridle.grant" : "permission.resolved";
 }
 
 static int on_input(void *ctx, int fd, short revents, struct br_err *err)
@@ -124,13 +183,14 @@ static int on_input(void *ctx, int fd, short revents, struct br_err *err)
     ssize_t n = read(fd, chunk, sizeof(chunk));
     if (n <= 0) {
         say(g, "\n");
-        answered(g, false, "no answer: end of input");
+        answered(g, BR_ANSWER_NO, "no answer: end of input");
         return 0;
     }
     for (ssize_t i = 0; i < n; i++) {
         if (chunk[i] == '\n') {
             /* anything after the line was not typed in answer to the next question */
-            answered(g, !g->answer_long && br_cli_answer_allows(g->answer, g->nanswer), "");
+            answered(g, g->answer_long ? BR_ANSWER_NO : br_cli_answer_read(g->answer, g->nanswer),
+                     "");
             return 0;
         }
         if (g->nanswer < sizeof(g->answer))
@@ -143,15 +203,41 @@ static int on_input(void *ctx, int fd, short revents, struct br_err *err)
 
 static void ask_opened(struct fg *g, const char *id)
 {
-    if (g->unshown) {
-        br_cli_client_answer(&g->client, id, false, "it was too large to be shown whole");
+    if (g->nasks == ASKS_MAX || strlen(id) >= sizeof(g->asks[0].id)) {
+        br_cli_client_answer(&g->client, id, 0, "too many open questions");
         return;
     }
-    if (g->nasks == ASKS_MAX || strlen(id) >= sizeof(g->asks[0])) {
-        br_cli_client_answer(&g->client, id, false, "too many open questions");
-        return;
+    struct question *q = &g->asks[g->nasks++];
+    *q = (struct question){.unshown = g->unshown};
+    snprintf(q->id, sizeof(q->id), "%s", id);
+}
+
+/* bridle.ask: more about one of them. */
+static void ask_described(struct fg *g, const char *id, const json_t *data)
+{
+    const char *scope = json_string_value(json_object_get(data, "scope"));
+    for (unsigned i = 0; i < g->nasks; i++) {
+        if (strcmp(g->asks[i].id, id) != 0)
+            continue;
+        g->asks[i].run = scope && strcmp(scope, "run") == 0;
+        g->asks[i].unshown |= g->unshown;
     }
-    snprintf(g->asks[g->nasks++], sizeof(g->asks[0]), "%s", id);
+}
+
+/* bridle.asks: these are all of the turn. */
+static void asks_complete(struct fg *g)
+{
+    for (unsigned i = 0; i < g->nasks;) {
+        if (!g->asks[i].unshown && !g->unshown) {
+            i++;
+            continue;
+        }
+        br_cli_client_answer(&g->client, g->asks[i].id, 0, "it was too large to be shown whole");
+        drop_ask(g, i);
+    }
+    g->after = NULL;
+    g->group = g->nasks;
+    g->each = g->nasks == 1;
     put_question(g);
 }
 
@@ -159,9 +245,9 @@ static void ask_opened(struct fg *g, const char *id)
 static void ask_ended(struct fg *g, const char *id)
 {
     for (unsigned i = 0; i < g->nasks; i++) {
-        if (strcmp(g->asks[i], id) != 0)
+        if (strcmp(g->asks[i].id, id) != 0)
             continue;
-        if (i == 0 && g->asking) {
+        if (i < asked_now(g) && g->asking) {
             end_question(g);
             say(g, "\n");
         }
@@ -199,6 +285,10 @@ static void look_inside(struct fg *g, const char *text, size_t n)
         ask_opened(g, id);
     else if (type && id && strcmp(type, "permission.resolved") == 0)
         ask_ended(g, id);
+    else if (type && id && strcmp(type, "bridle.ask") == 0)
+        ask_described(g, id, data);
+    else if (type && strcmp(type, "bridle.asks") == 0)
+        asks_complete(g);
     else if (type && strcmp(type, "tool.result") == 0 && g->f->mode == BR_RUN_EXEC && !g->f->json) {
         const json_t *output = json_object_get(data, "output");
         pass_stream(g, output, "stdout", STDOUT_FILENO);
@@ -221,8 +311,8 @@ static void print_json(struct fg *g, const char *text, size_t n)
 /* With --json the view is not shown, but what led to a question is kept for the question. */
 static bool leads_to_ask(const char *type)
 {
-    static const char *const types[] = {"tool.call", "policy.decision", "bridle.votes",
-                                        "permission.requested"};
+    static const char *const types[] = {"tool.call",  "policy.decision", "bridle.votes",
+                                        "bridle.ask", "bridle.asks",     "permission.requested"};
     for (size_t i = 0; i < BR_ARRAY_LEN(types); i++)
         if (strcmp(type, types[i]) == 0)
             return true;
@@ -245,8 +335,15 @@ static int on_event(void *ctx, const char *text, size_t n, struct br_err *err)
         br_buf_reset(&g->view.out);
     if (!g->f->json)
         flush_view(g);
-    if (strcmp(type, "permission.requested") == 0 || strcmp(type, "tool.result") == 0)
-        look_inside(g, text, n);
+    static const char *const inside[] = {"permission.requested", "bridle.ask", "bridle.asks",
+                                         "tool.result"};
+    for (size_t i = 0; i < BR_ARRAY_LEN(inside); i++)
+        if (strcmp(type, inside[i]) == 0)
+            look_inside(g, text, n);
+    if (g->after && strcmp(type, g->after) == 0) {
+        g->after = NULL;
+        put_question(g);
+    }
     check_output(g);
     return 0;
 }

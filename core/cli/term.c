@@ -63,8 +63,13 @@ void br_cli_term_clear_status(struct br_cli_term *t)
     t->status_shown = false;
 }
 
-bool br_cli_answer_allows(const char *line, size_t n)
+enum br_cli_answer br_cli_answer_read(const char *line, size_t n)
 {
+    static const struct {
+        const char *word;
+        enum br_cli_answer answer;
+    } words[] = {{"y", BR_ANSWER_ONCE},  {"yes", BR_ANSWER_ONCE}, {"r", BR_ANSWER_RUN},
+                 {"run", BR_ANSWER_RUN}, {"e", BR_ANSWER_EACH},   {"each", BR_ANSWER_EACH}};
     while (n && (line[n - 1] == '\n' || line[n - 1] == '\r' || line[n - 1] == ' ' ||
                  line[n - 1] == '\t'))
         n--;
@@ -72,7 +77,13 @@ bool br_cli_answer_allows(const char *line, size_t n)
         line++;
         n--;
     }
-    return (n == 1 && (line[0] | 0x20) == 'y') ||
-           (n == 3 && (line[0] | 0x20) == 'y' && (line[1] | 0x20) == 'e' &&
-            (line[2] | 0x20) == 's');
+    for (size_t i = 0; i < BR_ARRAY_LEN(words); i++) {
+        size_t at = 0;
+        while (at < n && words[i].word[at] &&
+               (line[at] == words[i].word[at] || line[at] == words[i].word[at] - 0x20))
+            at++;
+        if (at == n && !words[i].word[at] && n)
+            return words[i].answer;
+    }
+    return BR_ANSWER_NO;
 }

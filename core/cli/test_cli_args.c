@@ -160,19 +160,28 @@ static void test_answers(void **state)
     (void)state;
     static const char *const yes[] = {"y",   "Y",   "yes",       "YES", "Yes",
                                       "yEs", " y ", "\tyes\r\n", "y\n"};
+    static const char *const run[] = {"r", "R", "run", " RUN\n", "rUn"};
+    static const char *const each[] = {"e", "E", "each", "Each "};
     static const char *const no[] = {
-        "",     "n",  "no", "yy", "ye", "yess",       "y y",     "yes!", "ja",      "1",
-        "true", "ok", "y.", "\n", "  ", "yes please", "\033[Ay", "Yn",   "\xc3\xbf"};
+        "",           "n",       "no", "yy",       "ye",  "yess", "y y", "yes!",   "ja",
+        "1",          "true",    "ok", "y.",       "\n",  "  ",   "ru",  "runs",   "ea",
+        "yes please", "\033[Ay", "Yn", "\xc3\xbf", "y r", "yr",   "rr",  "eaches", "all"};
     for (size_t i = 0; i < BR_ARRAY_LEN(yes); i++)
-        if (!br_cli_answer_allows(yes[i], strlen(yes[i])))
+        if (br_cli_answer_read(yes[i], strlen(yes[i])) != BR_ANSWER_ONCE)
             fail_msg("'%s' should allow", yes[i]);
+    for (size_t i = 0; i < BR_ARRAY_LEN(run); i++)
+        if (br_cli_answer_read(run[i], strlen(run[i])) != BR_ANSWER_RUN)
+            fail_msg("'%s' should allow for the run", run[i]);
+    for (size_t i = 0; i < BR_ARRAY_LEN(each); i++)
+        if (br_cli_answer_read(each[i], strlen(each[i])) != BR_ANSWER_EACH)
+            fail_msg("'%s' should ask for each", each[i]);
     for (size_t i = 0; i < BR_ARRAY_LEN(no); i++)
-        if (br_cli_answer_allows(no[i], strlen(no[i])))
+        if (br_cli_answer_read(no[i], strlen(no[i])) != BR_ANSWER_NO)
             fail_msg("'%s' should not allow", no[i]);
-    assert_false(br_cli_answer_allows("y\0", 2));
-    assert_false(br_cli_answer_allows("yes\0", 4));
-    assert_false(br_cli_answer_allows("\031", 1)); /* differs from Y in one bit */
-    assert_false(br_cli_answer_allows("9", 1));
+    assert_int_equal(br_cli_answer_read("y\0", 2), BR_ANSWER_NO);
+    assert_int_equal(br_cli_answer_read("yes\0", 4), BR_ANSWER_NO);
+    assert_int_equal(br_cli_answer_read("\031", 1), BR_ANSWER_NO); /* differs from Y in one bit */
+    assert_int_equal(br_cli_answer_read("9", 1), BR_ANSWER_NO);
 }
 
 /* ---- files ---------------------------------------------------------------------------------- */

@@ -25,9 +25,15 @@
 #define RUN                                                                                        \
     EV("bridle.run", "{\"runId\":\"run_1\",\"mode\":\"run\",\"goal\":\"g\",\"model\":\"m\","       \
                      "\"scripted\":true,\"workspace\":\"/w\",\"policy\":\"default\",\"rules\":3}")
-#define REQUEST(id)                                                                                \
+#define WANTED(id, scope)                                                                          \
     EV("permission.requested", "{\"permissionId\":\"" id "\",\"sessionId\":\"s\",\"action\":"      \
-                               "\"process.exec\",\"subject\":\"make test\",\"scope\":\"once\"}")
+                               "\"process.exec\",\"subject\":\"make test\",\"scope\":\"once\"}")   \
+    EV("bridle.ask",                                                                               \
+       "{\"permissionId\":\"" id "\",\"callId\":\"c\",\"action\":\"process.exec\","                \
+       "\"subject\":\"make test\",\"scope\":\"" scope "\",\"ruleId\":\"r\",\"source\":"            \
+       "\"operator\",\"opaque\":false,\"commands\":[],\"touches\":{},\"advice\":\"\"}")
+#define ASKS(list) EV("bridle.asks", "{\"asks\":[" list "]}")
+#define REQUEST(id) WANTED(id, "once") ASKS("{\"permissionId\":\"" id "\"}")
 #define RESOLVED(id)                                                                               \
     "RESOLVED {\"v\":1,\"type\":\"permission.resolved\",\"eventId\":\"e\",\"at\":"                 \
     "\"2026-01-01T00:00:00.000+00:00\",\"actor\":\"@ACTOR@\",\"data\":{\"permissionId\":\"" id     \
@@ -426,7 +432,7 @@ static void test_json_lines(void **state)
         json_decref(event);
         lines++;
     }
-    assert_int_equal(lines, 4);
+    assert_int_equal(lines, 6);
 }
 
 /* At a terminal, --json still asks, on stderr. */

@@ -27,7 +27,9 @@ void br_cli_view_free(struct br_cli_view *v)
     json_decref(v->decision);
     json_decref(v->changes);
     json_decref(v->call);
-    v->decision = v->changes = v->call = NULL;
+    json_decref(v->calls);
+    json_decref(v->questions);
+    v->decision = v->changes = v->call = v->calls = v->questions = NULL;
 }
 
 static const char *const styles[] = {"", "\033[1m", "\033[2m", "\033[32m", "\033[33m", "\033[31m"};
@@ -71,12 +73,6 @@ uint64_t view_u64(const json_t *o, const char *key)
 {
     json_int_t v = json_integer_value(json_object_get(o, key));
     return v > 0 ? (uint64_t)v : 0;
-}
-
-static bool str_is(const json_t *o, const char *key, const char *want)
-{
-    size_t n;
-    return strcmp(view_str(o, key, &n), want) == 0;
 }
 
 static void set_phase(struct br_cli_view *v, const char *phase, const char *what)
@@ -161,6 +157,12 @@ static void on_votes(struct br_cli_view *v, const json_t *data)
     release_decision(v, source);
     if (json_is_true(json_object_get(data, "opaque")))
         br_buf_printf(&v->out, "         the command cannot be taken apart: decided as a whole\n");
+    const char *grant = view_str(data, "grant", &n);
+    if (n) {
+        br_buf_printf(&v->out, "         allowed before, for the rest of this run (");
+        br_cli_put_line(&v->out, grant, n, 48);
+        br_buf_printf(&v->out, ")\n");
+    }
     json_array_foreach(votes, i, vote)
     {
         const char *other = view_str(vote, "source", &n), *effect = view_str(vote, "effect", &ne);
@@ -175,58 +177,6 @@ static void on_votes(struct br_cli_view *v, const json_t *data)
         view_style_off(v, VIEW_DIM);
         br_buf_printf(&v->out, "\n");
     }
-}
-
-static void on_requested(struct br_cli_view *v, const json_t *data)
-{
-    size_t n, ns, nr, nc;
-    const char *id = view_str(data, "permissionId", &n);
-    const char *subject = view_str(data, "subject", &ns), *reason = view_str(data, "reason", &nr);
-    snprintf(v->ask_id, sizeof(v->ask_id), "%.*s", (int)n, id);
-    v->asks++;
-    v->phase = NULL;
-    size_t na;
-    const char *action = view_str(data, "action", &na);
-    view_asked_call(v, view_str(data, "callId", &nc), subject);
-    br_buf_printf(&v->out, "\n  ");
-    view_style_on(v, VIEW_YELLOW);
-    br_buf_printf(&v->out, "permission wanted: ");
-    br_cli_put_line(&v->out, action, na, 40);
-    view_style_off(v, VIEW_YELLOW);
-    if (str_is(data, "scope", "run"))
-        br_buf_printf(&v->out, ", for the rest of this run");
-    br_buf_printf(&v->out, "\n");
-    if (ns) { /* the whole of it: this is what the answer is about */
-        bool exec = strcmp(action, "process.exec") == 0;
-        view_whole(v, exec ? "    $ " : "    ", exec ? "    > " : "  : ", subject, ns);
-    }
-    if (nr)
-        view_labeled(v, "    why: ", 9, reason, nr, 4);
-}
-
-static void on_resolved(struct br_cli_view *v, const json_t *event, const json_t *data)
-{
-    size_t n;
-    bool allow = str_is(data, "decision", "allow");
-    bool person = str_is(event, "actor", "operator");
-    const char *note = view_str(data, "note", &n);
-    v->allowed += allow;
-    v->denied += !allow && person;
-    v->unanswered += !allow && !person;
-    v->ask_id[0] = '\0';
-    if (allow)
-        set_phase(v, "running", v->last_tool);
-    br_buf_printf(&v->out, "  ");
-    view_word(v, allow ? VIEW_GREEN : VIEW_RED, allow ? "allowed" : "denied", 0);
-    if (person) /* otherwise Bridle itself: the note says why */
-        br_buf_printf(&v->out, " by the operator");
-    else if (!n)
-        br_buf_printf(&v->out, ": nobody answered");
-    if (n) {
-        br_buf_printf(&v->out, ": ");
-        br_cli_put_line(&v->out, note, n, v->width - 30);
-    }
-    br_buf_printf(&v->out, "\n");
 }
 
 /* ---- the other events ---------------------------------------------------------------------- */
@@ -314,6 +264,12 @@ static bool view_own(struct br_cli_view *v, const char *type, json_t *data)
             view_receipt(v, data);
     } else if (strcmp(type, "bridle.votes") == 0) {
         on_votes(v, data);
+    } else if (strcmp(type, "bridle.ask") == 0) {
+        view_ask(v, data);
+    } else if (strcmp(type, "bridle.asks") == 0) {
+        view_asks(v, data);
+    } else if (strcmp(type, "bridle.grant") == 0) {
+        view_grant(v, data);
     } else if (strcmp(type, "bridle.provider") == 0) {
         on_provider(v, data);
     } else if (strcmp(type, "bridle.workspace") == 0) {
@@ -346,9 +302,11 @@ static void view_baseline(struct br_cli_view *v, const char *type, const json_t 
     } else if (strcmp(type, "policy.decision") == 0) {
         on_decision(v, data);
     } else if (strcmp(type, "permission.requested") == 0) {
-        on_requested(v, data);
+        view_requested(v, data);
     } else if (strcmp(type, "permission.resolved") == 0) {
-        on_resolved(v, event, data);
+        view_resolved(v, event, data);
+        if (json_array_size(v->questions) == 0)
+            set_phase(v, "running", v->last_tool);
     } else if (strcmp(type, "sandbox.started") == 0) {
         v->sandboxed = true;
         on_sandbox(v, data);
@@ -381,7 +339,8 @@ static uint64_t parse_at(const char *s)
 static bool leads_to_ask(const char *type)
 {
     return strcmp(type, "tool.call") == 0 || strcmp(type, "policy.decision") == 0 ||
-           strcmp(type, "bridle.votes") == 0 || strncmp(type, "permission.", 11) == 0;
+           strcmp(type, "bridle.votes") == 0 || strncmp(type, "permission.", 11) == 0 ||
+           strncmp(type, "bridle.ask", 10) == 0;
 }
 
 int br_cli_view_event(struct br_cli_view *v, const char *text, size_t n, struct br_err *err)

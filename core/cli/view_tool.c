@@ -42,20 +42,30 @@ static const char *long_gutter(const char *key)
     return "    : ";
 }
 
-void view_tool_call(struct br_cli_view *v, const json_t *data)
+/* `> TOOL` begins the account of a call. */
+static void put_tool(struct br_cli_view *v, const char *tool, size_t n)
 {
-    size_t n;
-    const char *tool = view_str(data, "tool", &n);
-    json_decref(v->call);
-    v->call = json_incref((json_t *)data);
-    v->call_shown = true;
-    snprintf(v->last_tool, sizeof(v->last_tool), "%.*s", (int)n, tool);
     br_buf_printf(&v->out, "\n");
     view_style_on(v, VIEW_BOLD);
     br_buf_printf(&v->out, "> ");
     br_cli_put_line(&v->out, tool, n, 40);
     view_style_off(v, VIEW_BOLD);
+}
 
+void view_tool_call(struct br_cli_view *v, const json_t *data)
+{
+    size_t n, ni;
+    const char *tool = view_str(data, "tool", &n), *id = view_str(data, "callId", &ni);
+    json_decref(v->call);
+    v->call = json_incref((json_t *)data);
+    if (!v->calls)
+        v->calls = json_object();
+    if (ni)
+        json_object_set(v->calls, id, v->call);
+    snprintf(v->at_call, sizeof(v->at_call), "%.*s", (int)ni, id);
+    v->call_shown = true;
+    snprintf(v->last_tool, sizeof(v->last_tool), "%.*s", (int)n, tool);
+    put_tool(v, tool, n);
     const json_t *input = json_object_get(data, "input");
     BR_CLEANUP_BUF struct br_buf args = BR_BUF_INIT(BR_VIEW_MAX);
     if (json_is_object(input)) {
@@ -255,8 +265,29 @@ static void put_output(struct br_cli_view *v, const json_t *output, bool account
     }
 }
 
+/* The result of another call than the one that was shown last says first which. */
+static void put_whose(struct br_cli_view *v, const json_t *data)
+{
+    size_t n, ni;
+    const char *id = view_str(data, "callId", &ni), *tool = view_str(data, "tool", &n);
+    const json_t *call = json_object_get(v->calls, id);
+    if (call && strcmp(v->at_call, id) != 0) {
+        BR_CLEANUP_BUF struct br_buf args = BR_BUF_INIT(BR_VIEW_MAX);
+        put_tool(v, tool, n);
+        put_short(&args, json_object_get(call, "input"), true);
+        br_buf_printf(&v->out, "  ");
+        br_cli_put_line(&v->out, (char *)args.data, args.len,
+                        v->width - 4 - (n < 40 ? (unsigned)n : 40));
+        br_buf_printf(&v->out, "\n");
+    }
+    if (call)
+        json_object_del(v->calls, id);
+    snprintf(v->at_call, sizeof(v->at_call), "%.*s", (int)ni, id);
+}
+
 void view_tool_result(struct br_cli_view *v, const json_t *data)
 {
+    put_whose(v, data);
     bool ok = json_is_true(json_object_get(data, "ok"));
     const json_t *output = json_object_get(data, "output");
     const json_t *error = json_object_get(data, "error");
@@ -279,6 +310,6 @@ void view_tool_result(struct br_cli_view *v, const json_t *data)
     } else {
         br_buf_printf(&v->out, "\n");
     }
-    if (!v->exec)
+    if (!v->exec && !json_object_get(output, "denied")) /* that is for the model */
         put_output(v, output, accounted);
 }

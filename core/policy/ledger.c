@@ -20,7 +20,9 @@ struct binding {
 struct ask {
     char permission_id[BR_ID_MAX];
     struct binding bound;
-    enum br_scope scope;
+    uint8_t environment[BR_ENVIRONMENT_BYTES];
+    enum br_scope scope;   /* the widest that an answer may have */
+    enum br_scope granted; /* what the answer had; ONCE until then */
     enum br_ask_end state;
     bool minted;
 };
@@ -120,12 +122,15 @@ static struct ask *ask_find(const struct br_ledger *l, const char *permission_id
 }
 
 int br_ledger_ask(struct br_ledger *l, const char *call_id, const char *action, const char *subject,
-                  size_t subject_len, enum br_scope scope, char permission_id[BR_ID_MAX],
-                  struct br_err *err)
+                  size_t subject_len, enum br_scope scope, const uint8_t *environment,
+                  char permission_id[BR_ID_MAX], struct br_err *err)
 {
-    struct ask a = {.scope = scope, .state = BR_ASK_PENDING};
+    struct ask a = {.scope = scope, .granted = BR_SCOPE_ONCE, .state = BR_ASK_PENDING};
     permission_id[0] = 0;
+    if (environment)
+        memcpy(a.environment, environment, sizeof(a.environment));
     if ((scope != BR_SCOPE_ONCE && scope != BR_SCOPE_RUN) ||
+        (scope == BR_SCOPE_RUN && !environment) ||
         !bind(&a.bound, call_id, action, subject, subject_len))
         return br_err_set(err, BR_E_INVALID_ARGUMENTS,
                           "nobody was asked about '%.64s': its call, action or scope is malformed",
@@ -158,6 +163,27 @@ int br_ledger_end(struct br_ledger *l, const char *permission_id, enum br_ask_en
                           a->permission_id);
     a->state = how;
     return 0;
+}
+
+int br_ledger_allow(struct br_ledger *l, const char *permission_id, enum br_scope scope,
+                    struct br_err *err)
+{
+    struct ask *a = ask_find(l, permission_id);
+    if (a && a->state == BR_ASK_PENDING &&
+        (scope < BR_SCOPE_ONCE || scope > a->scope)) /* never wider than what was offered */
+        return br_err_set(err, BR_E_INVALID_ARGUMENTS,
+                          "the permission '%s' can be given once only; nothing was answered",
+                          a->permission_id);
+    int r = br_ledger_end(l, permission_id, BR_ASK_ALLOWED, err);
+    if (r == 0)
+        a->granted = scope;
+    return r;
+}
+
+enum br_scope br_ledger_scope(const struct br_ledger *l, const char *permission_id)
+{
+    const struct ask *a = ask_find(l, permission_id);
+    return a && a->state == BR_ASK_ALLOWED ? a->granted : BR_SCOPE_ONCE;
 }
 
 enum br_ask_end br_ledger_state(const struct br_ledger *l, const char *permission_id)
@@ -197,27 +223,32 @@ unsigned br_ledger_pending(const struct br_ledger *l)
     return n;
 }
 
-static bool run_allowed(const struct br_ledger *l, const struct binding *b)
+static const struct ask *run_allowed(const struct br_ledger *l, const struct binding *b,
+                                     const uint8_t *environment)
 {
-    for (size_t i = 0; i < l->nasks; i++)
-        if (l->asks[i].scope == BR_SCOPE_RUN && l->asks[i].state == BR_ASK_ALLOWED &&
-            same_effect(&l->asks[i].bound, b))
-            return true;
-    return false;
+    for (size_t i = 0; environment && i < l->nasks; i++)
+        if (l->asks[i].granted == BR_SCOPE_RUN && l->asks[i].state == BR_ASK_ALLOWED &&
+            same_effect(&l->asks[i].bound, b) &&
+            memcmp(l->asks[i].environment, environment, BR_ENVIRONMENT_BYTES) == 0)
+            return &l->asks[i];
+    return NULL;
 }
 
-bool br_ledger_run_allowed(const struct br_ledger *l, const char *action, const char *subject,
-                           size_t subject_len)
+const char *br_ledger_run_allowed(const struct br_ledger *l, const char *action,
+                                  const char *subject, size_t subject_len,
+                                  const uint8_t *environment)
 {
     struct binding b;
-    return bind(&b, "any", action, subject, subject_len) && run_allowed(l, &b);
+    const struct ask *a =
+        bind(&b, "any", action, subject, subject_len) ? run_allowed(l, &b, environment) : NULL;
+    return a ? a->permission_id : NULL;
 }
 
 /* ---- grants ---- */
 
 /* Why this decision may mint: true, and the ask that is used up by it if there is one. */
 static bool may_mint(const struct br_ledger *l, enum br_effect decision, const char *permission_id,
-                     const struct binding *b, struct ask **used)
+                     const struct binding *b, const uint8_t *environment, struct ask **used)
 {
     *used = NULL;
     if (decision == BR_EFFECT_ALLOW)
@@ -225,21 +256,22 @@ static bool may_mint(const struct br_ledger *l, enum br_effect decision, const c
     if (decision != BR_EFFECT_ASK)
         return false;
     if (!permission_id)
-        return run_allowed(l, b);
+        return run_allowed(l, b, environment) != NULL;
     *used = ask_find(l, permission_id);
     return *used && (*used)->state == BR_ASK_ALLOWED && !(*used)->minted &&
            same_binding(&(*used)->bound, b);
 }
 
 int br_ledger_mint(struct br_ledger *l, enum br_effect decision, const char *permission_id,
-                   const char *call_id, const char *action, const char *subject, size_t subject_len,
-                   struct br_grant_ref *out, struct br_err *err)
+                   const uint8_t *environment, const char *call_id, const char *action,
+                   const char *subject, size_t subject_len, struct br_grant_ref *out,
+                   struct br_err *err)
 {
     struct grant g = {.used = false};
     struct ask *used;
     memset(out, 0, sizeof(*out));
     if (!bind(&g.bound, call_id, action, subject, subject_len) ||
-        !may_mint(l, decision, permission_id, &g.bound, &used))
+        !may_mint(l, decision, permission_id, &g.bound, environment, &used))
         return br_err_set(err, BR_E_NO_GRANT,
                           "'%.64s' was not granted: neither the decision nor an answer allows it",
                           action ? action : "");

@@ -207,6 +207,31 @@ struct br_explained {
 int br_table_explain(const struct br_table *t, const struct br_request *q, struct br_decision *d,
                      void (*fn)(const struct br_explained *e, void *ctx), void *ctx);
 
+/* ---- instead.c: after a decision, for people and models ---- */
+
+#define BR_INSTEAD_MAX 8u
+struct br_instead {
+    const char *pattern; /* as written; "*" for a rule without one. Good as long as the table */
+    const char *rule_id;
+};
+/*
+ * Patterns that are allowed for this action, at most `max` (BR_INSTEAD_MAX) of them, those first
+ * that have most in common with `near` (a subject, or words with blanks between them; may be NULL).
+ * Each has an example that the whole table allows in this context; that is no promise for the rest.
+ * Returns how many; 0 without a table.
+ */
+unsigned br_table_instead(const struct br_table *t, const char *action, const char *near,
+                          const struct br_context *context, struct br_instead *out, unsigned max);
+
+struct br_where {
+    const char *file; /* NULL: not known */
+    unsigned line;    /* 0: not known */
+    bool otherwise;   /* a fallback, which a rule that matches switches off */
+};
+/* Where the rule of this source with this id was written; false if there is none. */
+bool br_table_where(const struct br_table *t, const char *source, const char *rule_id,
+                    struct br_where *out);
+
 /* "allow", "ask", "deny", "none"; "deny" for a number that is no effect. */
 const char *br_effect_name(enum br_effect e);
 /* BR_EFFECT_NONE for an unknown word. */
@@ -237,22 +262,35 @@ enum br_ask_end {
     BR_ASK_CANCELED,
     BR_ASK_NO_RESOLVER,
 };
+/* What an allow covers: this one call, or the same effect until the run ends; nothing is wider. */
 enum br_scope { BR_SCOPE_ONCE = 1, BR_SCOPE_RUN = 2 };
+/*
+ * SHA-256 of what an effect depends on beside action and subject (the session's environment.c says
+ * what that is). A run-scoped allow covers exactly one action, one subject and one environment.
+ */
+#define BR_ENVIRONMENT_BYTES 32u
 
 /* NULL when there is no memory. The session id is copied. */
 struct br_ledger *br_ledger_new(const char *session_id);
 void br_ledger_free(struct br_ledger **l);
 
 /*
- * Open an ask; permission_id is made here. -BR_E_LIMIT_EXCEEDED if the session has made
- * BR_ASKS_MAX of them, -BR_E_INVALID_ARGUMENTS for a call id, action or scope that cannot be bound
- * (empty, too long), -BR_E_NOMEM.
+ * Open an ask; permission_id is made here. `scope` is the widest that its answer may have; with
+ * BR_SCOPE_RUN `environment` is BR_ENVIRONMENT_BYTES long, else it may be NULL.
+ * -BR_E_LIMIT_EXCEEDED if the session has made BR_ASKS_MAX of them, -BR_E_INVALID_ARGUMENTS for a
+ * call id, action or scope that cannot be bound (empty, too long), -BR_E_NOMEM.
  */
 int br_ledger_ask(struct br_ledger *l, const char *call_id, const char *action, const char *subject,
-                  size_t subject_len, enum br_scope scope, char permission_id[BR_ID_MAX],
-                  struct br_err *err);
-/* End it. -BR_E_NOT_FOUND for an unknown id, -BR_E_DENIED if it has ended before,
- * -BR_E_INVALID_ARGUMENTS if `how` is not an end (nothing changes in these cases). */
+                  size_t subject_len, enum br_scope scope, const uint8_t *environment,
+                  char permission_id[BR_ID_MAX], struct br_err *err);
+/* Answer it with allow, for this scope. As br_ledger_end(), and -BR_E_INVALID_ARGUMENTS for a scope
+ * that was not offered: the ask is pending still. */
+int br_ledger_allow(struct br_ledger *l, const char *permission_id, enum br_scope scope,
+                    struct br_err *err);
+/* What an ask that was allowed was allowed for; BR_SCOPE_ONCE for every other. */
+enum br_scope br_ledger_scope(const struct br_ledger *l, const char *permission_id);
+/* End it; BR_ASK_ALLOWED allows it once. -BR_E_NOT_FOUND for an unknown id, -BR_E_DENIED if it has
+ * ended before, -BR_E_INVALID_ARGUMENTS if `how` is not an end (nothing changes in these cases). */
 int br_ledger_end(struct br_ledger *l, const char *permission_id, enum br_ask_end how,
                   struct br_err *err);
 /* The state of an ask; BR_ASK_DENIED for an unknown id. */
@@ -271,13 +309,15 @@ unsigned br_ledger_asks(const struct br_ledger *l);
 /*
  * Mint a grant from the decision of a call: `decision` allow, or, for ask, the permission id of an
  * ask of this very call, action and subject that ended as allowed and has not minted before; or,
- * for ask with permission_id NULL, an earlier run-scoped allow (br_ledger_run_allowed()).
+ * for ask with permission_id NULL, an earlier run-scoped allow (br_ledger_run_allowed()) of this
+ * action, subject and environment (NULL: there is none, and nothing is covered).
  * -BR_E_NO_GRANT otherwise, -BR_E_LIMIT_EXCEEDED after BR_GRANTS_MAX of them, -BR_E_NOMEM; *out is
  * then all zero, which redeems nothing.
  */
 int br_ledger_mint(struct br_ledger *l, enum br_effect decision, const char *permission_id,
-                   const char *call_id, const char *action, const char *subject, size_t subject_len,
-                   struct br_grant_ref *out, struct br_err *err);
+                   const uint8_t *environment, const char *call_id, const char *action,
+                   const char *subject, size_t subject_len, struct br_grant_ref *out,
+                   struct br_err *err);
 /*
  * Use it up for this effect. -BR_E_NO_GRANT (never minted, or forged), -BR_E_GRANT_USED,
  * -BR_E_GRANT_MISMATCH (another call, action or subject, in the arguments or in the reference
@@ -286,8 +326,10 @@ int br_ledger_mint(struct br_ledger *l, enum br_effect decision, const char *per
 int br_ledger_redeem(struct br_ledger *l, const struct br_grant_ref *g, const char *call_id,
                      const char *action, const char *subject, size_t subject_len,
                      struct br_err *err);
-/* True if an ask with scope run was answered allow for exactly this action and subject. */
-bool br_ledger_run_allowed(const struct br_ledger *l, const char *action, const char *subject,
-                           size_t subject_len);
+/* The permission that was allowed for the run for exactly this action, subject and environment;
+ * NULL if there is none. Good until the next ask. */
+const char *br_ledger_run_allowed(const struct br_ledger *l, const char *action,
+                                  const char *subject, size_t subject_len,
+                                  const uint8_t *environment);
 
 #endif

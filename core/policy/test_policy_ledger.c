@@ -13,6 +13,9 @@
 
 #define SUBJECT "src/a", 5
 
+static const uint8_t here[BR_ENVIRONMENT_BYTES] = "here";
+static const uint8_t there[BR_ENVIRONMENT_BYTES] = "there";
+
 static int setup(void **state)
 {
     *state = br_ledger_new("session-1");
@@ -28,7 +31,7 @@ static int teardown(void **state)
 
 static void ask(struct br_ledger *l, enum br_scope scope, char id[BR_ID_MAX])
 {
-    assert_int_equal(br_ledger_ask(l, "call-1", "fs.write", SUBJECT, scope, id, NULL), 0);
+    assert_int_equal(br_ledger_ask(l, "call-1", "fs.write", SUBJECT, scope, here, id, NULL), 0);
     assert_int_equal(br_ledger_state(l, id), BR_ASK_PENDING);
 }
 
@@ -36,8 +39,9 @@ static void test_allow_mints_once_per_effect(void **state)
 {
     struct br_grant_ref g;
     struct br_err err;
-    assert_int_equal(
-        br_ledger_mint(*state, BR_EFFECT_ALLOW, NULL, "call-1", "fs.write", SUBJECT, &g, &err), 0);
+    assert_int_equal(br_ledger_mint(*state, BR_EFFECT_ALLOW, NULL, here, "call-1", "fs.write",
+                                    SUBJECT, &g, &err),
+                     0);
     assert_int_equal(g.serial, 1);
     assert_string_equal(g.call_id, "call-1");
     assert_string_equal(g.action, "fs.write");
@@ -51,8 +55,8 @@ static void test_serials_rise(void **state)
 {
     struct br_grant_ref g;
     for (uint64_t i = 1; i <= 100; i++) {
-        assert_int_equal(br_ledger_mint(*state, BR_EFFECT_ALLOW, NULL, "c", "x", NULL, 0, &g, NULL),
-                         0);
+        assert_int_equal(
+            br_ledger_mint(*state, BR_EFFECT_ALLOW, NULL, here, "c", "x", NULL, 0, &g, NULL), 0);
         assert_int_equal(g.serial, i);
     }
 }
@@ -66,7 +70,7 @@ static void test_no_grant(void **state)
     for (size_t i = 0; i < BR_ARRAY_LEN(effects); i++) {
         memset(&g, 0xff, sizeof(g));
         assert_int_equal(
-            br_ledger_mint(*state, effects[i], NULL, "call-1", "fs.write", SUBJECT, &g, &err),
+            br_ledger_mint(*state, effects[i], NULL, here, "call-1", "fs.write", SUBJECT, &g, &err),
             -BR_E_NO_GRANT);
         assert_int_equal(g.serial, 0);
         assert_int_equal(br_ledger_redeem(*state, &g, "call-1", "fs.write", SUBJECT, &err),
@@ -79,7 +83,7 @@ static void test_no_grant(void **state)
     ask(*state, BR_SCOPE_ONCE, id);
     assert_int_equal(br_ledger_end(*state, id, BR_ASK_ALLOWED, NULL), 0);
     assert_int_equal(
-        br_ledger_mint(*state, BR_EFFECT_DENY, id, "call-1", "fs.write", SUBJECT, &g, NULL),
+        br_ledger_mint(*state, BR_EFFECT_DENY, id, here, "call-1", "fs.write", SUBJECT, &g, NULL),
         -BR_E_NO_GRANT);
 }
 
@@ -88,7 +92,7 @@ static void test_mismatch(void **state)
     struct br_ledger *l = *state;
     struct br_grant_ref g, bad;
     assert_int_equal(
-        br_ledger_mint(l, BR_EFFECT_ALLOW, NULL, "call-1", "fs.write", SUBJECT, &g, NULL), 0);
+        br_ledger_mint(l, BR_EFFECT_ALLOW, NULL, here, "call-1", "fs.write", SUBJECT, &g, NULL), 0);
     assert_int_equal(br_ledger_redeem(l, &g, "call-2", "fs.write", SUBJECT, NULL),
                      -BR_E_GRANT_MISMATCH);
     assert_int_equal(br_ledger_redeem(l, &g, NULL, "fs.write", SUBJECT, NULL),
@@ -123,7 +127,7 @@ static void test_no_subject_is_not_an_empty_one(void **state)
 {
     struct br_grant_ref g;
     assert_int_equal(
-        br_ledger_mint(*state, BR_EFFECT_ALLOW, NULL, "c", "git.push", NULL, 0, &g, NULL), 0);
+        br_ledger_mint(*state, BR_EFFECT_ALLOW, NULL, here, "c", "git.push", NULL, 0, &g, NULL), 0);
     assert_int_equal(br_ledger_redeem(*state, &g, "c", "git.push", "", 0, NULL),
                      -BR_E_GRANT_MISMATCH);
     assert_int_equal(br_ledger_redeem(*state, &g, "c", "git.push", NULL, 0, NULL), 0);
@@ -134,7 +138,7 @@ static void test_forged(void **state)
     struct br_ledger *l = *state;
     struct br_grant_ref g, bad;
     assert_int_equal(
-        br_ledger_mint(l, BR_EFFECT_ALLOW, NULL, "call-1", "fs.write", SUBJECT, &g, NULL), 0);
+        br_ledger_mint(l, BR_EFFECT_ALLOW, NULL, here, "call-1", "fs.write", SUBJECT, &g, NULL), 0);
     for (unsigned bit = 0; bit < 128; bit++) {
         bad = g;
         bad.token[bit / 8] ^= (uint8_t)(1u << (bit % 8));
@@ -150,8 +154,9 @@ static void test_forged(void **state)
     }
     /* a grant of another session */
     struct br_ledger *other = br_ledger_new("session-2");
-    assert_int_equal(
-        br_ledger_mint(other, BR_EFFECT_ALLOW, NULL, "call-1", "fs.write", SUBJECT, &bad, NULL), 0);
+    assert_int_equal(br_ledger_mint(other, BR_EFFECT_ALLOW, NULL, here, "call-1", "fs.write",
+                                    SUBJECT, &bad, NULL),
+                     0);
     assert_int_equal(br_ledger_redeem(l, &bad, "call-1", "fs.write", SUBJECT, NULL),
                      -BR_E_NO_GRANT);
     br_ledger_free(&other);
@@ -165,28 +170,42 @@ static void test_ask_mints_once_for_what_was_asked(void **state)
     char id[BR_ID_MAX];
     ask(l, BR_SCOPE_ONCE, id);
     assert_int_equal(br_ledger_pending(l), 1);
-    assert_int_equal(br_ledger_mint(l, BR_EFFECT_ASK, id, "call-1", "fs.write", SUBJECT, &g, NULL),
-                     -BR_E_NO_GRANT); /* still pending */
+    assert_int_equal(
+        br_ledger_mint(l, BR_EFFECT_ASK, id, here, "call-1", "fs.write", SUBJECT, &g, NULL),
+        -BR_E_NO_GRANT); /* still pending */
     assert_int_equal(br_ledger_end(l, id, BR_ASK_ALLOWED, NULL), 0);
     assert_int_equal(br_ledger_pending(l), 0);
-    assert_int_equal(br_ledger_mint(l, BR_EFFECT_ASK, id, "call-2", "fs.write", SUBJECT, &g, NULL),
-                     -BR_E_NO_GRANT);
-    assert_int_equal(br_ledger_mint(l, BR_EFFECT_ASK, id, "call-1", "fs.read", SUBJECT, &g, NULL),
-                     -BR_E_NO_GRANT);
     assert_int_equal(
-        br_ledger_mint(l, BR_EFFECT_ASK, id, "call-1", "fs.write", "src/b", 5, &g, NULL),
+        br_ledger_mint(l, BR_EFFECT_ASK, id, here, "call-2", "fs.write", SUBJECT, &g, NULL),
         -BR_E_NO_GRANT);
     assert_int_equal(
-        br_ledger_mint(l, BR_EFFECT_ASK, "perm_unknown", "call-1", "fs.write", SUBJECT, &g, NULL),
+        br_ledger_mint(l, BR_EFFECT_ASK, id, here, "call-1", "fs.read", SUBJECT, &g, NULL),
         -BR_E_NO_GRANT);
     assert_int_equal(
-        br_ledger_mint(l, BR_EFFECT_ASK, NULL, "call-1", "fs.write", SUBJECT, &g, NULL),
+        br_ledger_mint(l, BR_EFFECT_ASK, id, here, "call-1", "fs.write", "src/b", 5, &g, NULL),
+        -BR_E_NO_GRANT);
+    assert_int_equal(br_ledger_mint(l, BR_EFFECT_ASK, "perm_unknown", here, "call-1", "fs.write",
+                                    SUBJECT, &g, NULL),
+                     -BR_E_NO_GRANT);
+    assert_int_equal(
+        br_ledger_mint(l, BR_EFFECT_ASK, NULL, here, "call-1", "fs.write", SUBJECT, &g, NULL),
         -BR_E_NO_GRANT); /* not run-scoped */
-    assert_int_equal(br_ledger_mint(l, BR_EFFECT_ASK, id, "call-1", "fs.write", SUBJECT, &g, NULL),
-                     0);
+    assert_int_equal(
+        br_ledger_mint(l, BR_EFFECT_ASK, id, here, "call-1", "fs.write", SUBJECT, &g, NULL), 0);
     assert_int_equal(br_ledger_redeem(l, &g, "call-1", "fs.write", SUBJECT, NULL), 0);
-    assert_int_equal(br_ledger_mint(l, BR_EFFECT_ASK, id, "call-1", "fs.write", SUBJECT, &g, NULL),
-                     -BR_E_NO_GRANT); /* minted twice */
+    assert_int_equal(
+        br_ledger_mint(l, BR_EFFECT_ASK, id, here, "call-1", "fs.write", SUBJECT, &g, NULL),
+        -BR_E_NO_GRANT); /* minted twice */
+}
+
+static void expect_not_covered(struct br_ledger *l, const char *action, const char *subject,
+                               size_t n, const uint8_t *environment)
+{
+    struct br_grant_ref g;
+    assert_null(br_ledger_run_allowed(l, action, subject, n, environment));
+    assert_int_equal(
+        br_ledger_mint(l, BR_EFFECT_ASK, NULL, environment, "call-9", action, subject, n, &g, NULL),
+        -BR_E_NO_GRANT);
 }
 
 static void test_run_scope(void **state)
@@ -196,31 +215,68 @@ static void test_run_scope(void **state)
     char once[BR_ID_MAX], id[BR_ID_MAX];
     ask(l, BR_SCOPE_ONCE, once);
     assert_int_equal(br_ledger_end(l, once, BR_ASK_ALLOWED, NULL), 0);
-    assert_false(br_ledger_run_allowed(l, "fs.write", SUBJECT));
+    expect_not_covered(l, "fs.write", SUBJECT, here);
     ask(l, BR_SCOPE_RUN, id);
-    assert_false(br_ledger_run_allowed(l, "fs.write", SUBJECT));
-    assert_int_equal(
-        br_ledger_mint(l, BR_EFFECT_ASK, NULL, "call-2", "fs.write", SUBJECT, &g, NULL),
-        -BR_E_NO_GRANT);
-    assert_int_equal(br_ledger_end(l, id, BR_ASK_ALLOWED, NULL), 0);
-    assert_true(br_ledger_run_allowed(l, "fs.write", SUBJECT));
-    assert_false(br_ledger_run_allowed(l, "fs.read", SUBJECT));
-    assert_false(br_ledger_run_allowed(l, "fs.write", "src/b", 5));
-    assert_false(br_ledger_run_allowed(l, "fs.write", NULL, 0));
+    expect_not_covered(l, "fs.write", SUBJECT, here);
+    assert_int_equal(br_ledger_allow(l, id, BR_SCOPE_RUN, NULL), 0);
+    assert_int_equal(br_ledger_scope(l, id), BR_SCOPE_RUN);
+    assert_string_equal(br_ledger_run_allowed(l, "fs.write", SUBJECT, here), id);
     for (unsigned i = 0; i < 3; i++) {
         char call[16];
         snprintf(call, sizeof(call), "call-%u", i + 2);
         assert_int_equal(
-            br_ledger_mint(l, BR_EFFECT_ASK, NULL, call, "fs.write", SUBJECT, &g, NULL), 0);
+            br_ledger_mint(l, BR_EFFECT_ASK, NULL, here, call, "fs.write", SUBJECT, &g, NULL), 0);
         assert_int_equal(br_ledger_redeem(l, &g, call, "fs.write", SUBJECT, NULL), 0);
     }
-    assert_int_equal(
-        br_ledger_mint(l, BR_EFFECT_ASK, NULL, "call-9", "fs.write", "src/b", 5, &g, NULL),
-        -BR_E_NO_GRANT);
+    /* another action, subject or environment, and a subject with more or less in it */
+    expect_not_covered(l, "fs.read", SUBJECT, here);
+    expect_not_covered(l, "fs.write", "src/b", 5, here);
+    expect_not_covered(l, "fs.write", "src/a b", 7, here);
+    expect_not_covered(l, "fs.write", "src", 3, here);
+    expect_not_covered(l, "fs.write", "", 0, here);
+    expect_not_covered(l, "fs.write", NULL, 0, here);
+    expect_not_covered(l, "fs.write", SUBJECT, there);
+    expect_not_covered(l, "fs.write", SUBJECT, NULL);
     /* a deny stays a deny */
     assert_int_equal(
-        br_ledger_mint(l, BR_EFFECT_DENY, NULL, "call-9", "fs.write", SUBJECT, &g, NULL),
+        br_ledger_mint(l, BR_EFFECT_DENY, NULL, here, "call-9", "fs.write", SUBJECT, &g, NULL),
         -BR_E_NO_GRANT);
+    /* and another run knows nothing of it */
+    struct br_ledger *next = br_ledger_new("session-2");
+    assert_non_null(next);
+    expect_not_covered(next, "fs.write", SUBJECT, here);
+    assert_int_equal(br_ledger_allow(next, id, BR_SCOPE_RUN, NULL), -BR_E_NOT_FOUND);
+    br_ledger_free(&next);
+}
+
+/* An answer is never wider than what was offered, and a plain yes is for once. */
+static void test_scope_of_an_answer(void **state)
+{
+    struct br_ledger *l = *state;
+    struct br_err err;
+    char id[BR_ID_MAX];
+    ask(l, BR_SCOPE_ONCE, id);
+    assert_int_equal(br_ledger_allow(l, id, BR_SCOPE_RUN, &err), -BR_E_INVALID_ARGUMENTS);
+    assert_non_null(strstr(err.text, "once only"));
+    assert_int_equal(br_ledger_allow(l, id, (enum br_scope)3, &err), -BR_E_INVALID_ARGUMENTS);
+    assert_int_equal(br_ledger_allow(l, id, (enum br_scope)0, &err), -BR_E_INVALID_ARGUMENTS);
+    assert_int_equal(br_ledger_state(l, id), BR_ASK_PENDING);
+    assert_int_equal(br_ledger_allow(l, id, BR_SCOPE_ONCE, NULL), 0);
+    assert_int_equal(br_ledger_allow(l, id, BR_SCOPE_ONCE, &err), -BR_E_DENIED);
+    assert_int_equal(br_ledger_scope(l, id), BR_SCOPE_ONCE);
+    expect_not_covered(l, "fs.write", SUBJECT, here);
+    ask(l, BR_SCOPE_RUN, id);
+    assert_int_equal(br_ledger_end(l, id, BR_ASK_ALLOWED, NULL), 0);
+    assert_int_equal(br_ledger_allow(l, id, BR_SCOPE_RUN, &err), -BR_E_DENIED);
+    assert_int_equal(br_ledger_scope(l, id), BR_SCOPE_ONCE);
+    expect_not_covered(l, "fs.write", SUBJECT, here);
+    ask(l, BR_SCOPE_RUN, id);
+    assert_int_equal(br_ledger_end(l, id, BR_ASK_DENIED, NULL), 0);
+    assert_int_equal(br_ledger_allow(l, id, BR_SCOPE_RUN, &err), -BR_E_DENIED);
+    expect_not_covered(l, "fs.write", SUBJECT, here);
+    assert_int_equal(br_ledger_allow(l, "perm_unknown", BR_SCOPE_RUN, &err), -BR_E_NOT_FOUND);
+    assert_int_equal(br_ledger_ask(l, "c", "x", "y", 1, BR_SCOPE_RUN, NULL, id, &err),
+                     -BR_E_INVALID_ARGUMENTS); /* a run needs an environment */
 }
 
 static void test_ends(void **state)
@@ -260,8 +316,8 @@ static void test_every_order(void **state)
                 assert_int_equal(ended, 1);
                 int minted = 0;
                 for (unsigned i = 0; i < 2; i++)
-                    minted += br_ledger_mint(l, BR_EFFECT_ASK, id, "call-1", "fs.write", SUBJECT,
-                                             &g, NULL) == 0;
+                    minted += br_ledger_mint(l, BR_EFFECT_ASK, id, here, "call-1", "fs.write",
+                                             SUBJECT, &g, NULL) == 0;
                 assert_int_equal(minted, e[0] == BR_ASK_ALLOWED);
             }
     assert_int_equal(br_ledger_pending(l), 0);
@@ -312,14 +368,15 @@ static void test_limits(void **state)
     char id[BR_ID_MAX], call[BR_NAME_MAX + 1], action[BR_ACTION_MAX + 2];
     for (unsigned i = 0; i < BR_ASKS_MAX; i++)
         ask(l, BR_SCOPE_RUN, id);
-    assert_int_equal(br_ledger_ask(l, "c", "x", NULL, 0, BR_SCOPE_ONCE, id, &err),
+    assert_int_equal(br_ledger_ask(l, "c", "x", NULL, 0, BR_SCOPE_ONCE, NULL, id, &err),
                      -BR_E_LIMIT_EXCEEDED);
     assert_string_equal(id, "");
     assert_int_equal(br_ledger_pending(l), BR_ASKS_MAX);
     for (unsigned i = 0; i < BR_GRANTS_MAX; i++)
-        assert_int_equal(br_ledger_mint(l, BR_EFFECT_ALLOW, NULL, "c", "x", NULL, 0, &g, NULL), 0);
+        assert_int_equal(
+            br_ledger_mint(l, BR_EFFECT_ALLOW, NULL, here, "c", "x", NULL, 0, &g, NULL), 0);
     assert_int_equal(br_ledger_redeem(l, &g, "c", "x", NULL, 0, NULL), 0);
-    assert_int_equal(br_ledger_mint(l, BR_EFFECT_ALLOW, NULL, "c", "x", NULL, 0, &g, &err),
+    assert_int_equal(br_ledger_mint(l, BR_EFFECT_ALLOW, NULL, here, "c", "x", NULL, 0, &g, &err),
                      -BR_E_LIMIT_EXCEEDED);
     assert_int_equal(g.serial, 0);
 
@@ -327,22 +384,24 @@ static void test_limits(void **state)
     memset(call, 'c', sizeof(call));
     memset(action, 'a', sizeof(action));
     call[BR_NAME_MAX - 1] = action[BR_ACTION_MAX] = 0;
-    assert_int_equal(br_ledger_ask(m, call, action, NULL, 0, BR_SCOPE_ONCE, id, &err), 0);
-    assert_int_equal(br_ledger_mint(m, BR_EFFECT_ALLOW, NULL, call, action, NULL, 0, &g, &err), 0);
+    assert_int_equal(br_ledger_ask(m, call, action, NULL, 0, BR_SCOPE_ONCE, NULL, id, &err), 0);
+    assert_int_equal(
+        br_ledger_mint(m, BR_EFFECT_ALLOW, NULL, here, call, action, NULL, 0, &g, &err), 0);
     assert_int_equal(br_ledger_redeem(m, &g, call, action, NULL, 0, &err), 0);
     call[BR_NAME_MAX - 1] = 'c';
     call[BR_NAME_MAX] = 0;
-    assert_int_equal(br_ledger_ask(m, call, action, NULL, 0, BR_SCOPE_ONCE, id, &err),
+    assert_int_equal(br_ledger_ask(m, call, action, NULL, 0, BR_SCOPE_ONCE, NULL, id, &err),
                      -BR_E_INVALID_ARGUMENTS);
-    assert_int_equal(br_ledger_mint(m, BR_EFFECT_ALLOW, NULL, call, action, NULL, 0, &g, &err),
-                     -BR_E_NO_GRANT);
+    assert_int_equal(
+        br_ledger_mint(m, BR_EFFECT_ALLOW, NULL, here, call, action, NULL, 0, &g, &err),
+        -BR_E_NO_GRANT);
     action[BR_ACTION_MAX] = 'a';
     action[BR_ACTION_MAX + 1] = 0;
-    assert_int_equal(br_ledger_ask(m, "c", action, NULL, 0, BR_SCOPE_ONCE, id, &err),
+    assert_int_equal(br_ledger_ask(m, "c", action, NULL, 0, BR_SCOPE_ONCE, NULL, id, &err),
                      -BR_E_INVALID_ARGUMENTS);
-    assert_int_equal(br_ledger_ask(m, "", "x", NULL, 0, BR_SCOPE_ONCE, id, &err),
+    assert_int_equal(br_ledger_ask(m, "", "x", NULL, 0, BR_SCOPE_ONCE, NULL, id, &err),
                      -BR_E_INVALID_ARGUMENTS);
-    assert_int_equal(br_ledger_ask(m, "c", "x", NULL, 0, (enum br_scope)3, id, &err),
+    assert_int_equal(br_ledger_ask(m, "c", "x", NULL, 0, (enum br_scope)3, NULL, id, &err),
                      -BR_E_INVALID_ARGUMENTS);
     assert_int_equal(br_ledger_pending(m), 1);
     br_ledger_free(&m);
@@ -360,6 +419,7 @@ int main(void)
         T(test_forged),
         T(test_ask_mints_once_for_what_was_asked),
         T(test_run_scope),
+        T(test_scope_of_an_answer),
         T(test_ends),
         T(test_every_order),
         T(test_end_all),

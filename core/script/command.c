@@ -104,7 +104,12 @@ static void decide_one(struct work *k, const struct br_request *q)
                        : d.nvotes ? NULL
                                   : "no rule has an opinion");
     if (k->c->piece && q->subject && strcmp(q->action, "process.exec") != 0)
-        k->c->piece(k->c->ctx, q->action, q->subject, d.effect);
+        k->c->piece(k->c->ctx, &(struct br_command_piece){.action = q->action,
+                                                          .text = q->subject,
+                                                          .effect = d.effect,
+                                                          .rule_id = d.rule_id,
+                                                          .source = d.source,
+                                                          .reason = d.reason});
 }
 
 static bool has_vote(const struct br_decision *d, const struct br_vote *vote)
@@ -205,6 +210,9 @@ static void on_line(void *ctx, const char *line, bool certain)
 
 static void on_env(void *ctx, const char *change)
 {
+    struct work *k = ctx;
+    if (k->c->env && !k->guess)
+        k->c->env(k->c->ctx, change);
     if (!br_env_harmless(change))
         mark_opaque(ctx, "it changes the environment in a way that can change what runs");
 }
@@ -257,6 +265,7 @@ static void decide_exact(struct work *k, const char *const *words, size_t n, boo
 
 static void tell_piece(struct work *k, const char *const *words, size_t n)
 {
+    const struct br_verdict *v = k->v;
     BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(4 * BR_SUBJECT_MAX);
     if (!k->c->piece || k->guess || br_exec_subject((char *const *)words, (uint32_t)n, &b) < 0)
         return;
@@ -264,7 +273,23 @@ static void tell_piece(struct work *k, const char *const *words, size_t n)
         if (br_is_unknown((char)b.data[i]))
             b.data[i] = '?';
     if (br_buf_cstr(&b))
-        k->c->piece(k->c->ctx, "process.exec", br_buf_cstr(&b), k->v->effect);
+        k->c->piece(k->c->ctx, &(struct br_command_piece){.action = "process.exec",
+                                                          .text = br_buf_cstr(&b),
+                                                          .effect = v->effect,
+                                                          .rule_id = v->rule_id,
+                                                          .source = v->source,
+                                                          .reason = v->reason});
+}
+
+/* What was found out about a part of it. */
+static void add_verdict(struct br_verdict *to, struct br_verdict *v)
+{
+    to->opaque |= v->opaque;
+    if (v->rule_id && v->source)
+        br_verdict_tighten(to, v->effect, v->rule_id, v->source, v->reason);
+    else if (v->effect != BR_EFFECT_NONE)
+        br_verdict_tighten(to, BR_EFFECT_DENY, "undecided", "kernel", "no memory for a decision");
+    br_verdict_free(v);
 }
 
 static void decide_words(struct work *k, const char *const *words, size_t n)
@@ -277,6 +302,10 @@ static void decide_words(struct work *k, const char *const *words, size_t n)
         return;
     }
     k->depth++;
+    /* a piece is shown with what is said of it alone */
+    struct br_verdict own = {.effect = BR_EFFECT_NONE}, *all = k->v;
+    if (!k->guess)
+        k->v = &own;
     enum br_argv_kind kind = br_argv_unwrap(words, n, &sink, &why);
     if (kind == BR_ARGV_OPAQUE)
         mark_opaque(k, why);
@@ -285,6 +314,10 @@ static void decide_words(struct work *k, const char *const *words, size_t n)
         guess_wrapped(k, words, n);
     if (kind != BR_ARGV_WRAPPER)
         tell_piece(k, words, n);
+    if (k->v == &own) {
+        k->v = all;
+        add_verdict(all, &own);
+    }
     k->depth--;
 }
 

@@ -24,6 +24,14 @@ void br_verdict_free(struct br_verdict *v);
 void br_verdict_tighten(struct br_verdict *v, enum br_effect effect, const char *rule_id,
                         const char *source, const char *reason);
 
+/* A simple command, or a file that the shell opens for one. */
+struct br_command_piece {
+    const char *action;    /* "process.exec", "fs.read", "fs.write" */
+    const char *text;      /* e.g. "rm -rf x", or a path; `?`: known only when it runs */
+    enum br_effect effect; /* of this piece alone; none: no rule speaks of it */
+    const char *rule_id, *source, *reason; /* who said so; each may be NULL */
+};
+
 struct br_commander {
     const struct br_table *table;
     const struct br_context *context; /* of every request; may be NULL */
@@ -37,8 +45,11 @@ struct br_commander {
     /* Each vote that came in (may be NULL). */
     void (*vote)(void *ctx, const char *source, const char *rule_id, enum br_effect effect,
                  const char *reason);
-    /* Each piece that was decided, for people, e.g. "process.exec" and "rm -rf x" (may be NULL). */
-    void (*piece)(void *ctx, const char *action, const char *text, enum br_effect effect);
+    /* Each piece that was decided, for people (may be NULL). */
+    void (*piece)(void *ctx, const struct br_command_piece *p);
+    /* Each change of the environment in front of a command, NAME=VALUE or NAME, where a byte may be
+     * one of the marks of br_is_unknown() (may be NULL). */
+    void (*env)(void *ctx, const char *change);
 };
 
 /*

@@ -182,28 +182,35 @@ static json_t *assistant_message(const struct response *resp)
                      calls);
 }
 
+static int add_reply(struct session *s, const struct call *c, const char *answer, unsigned *failed)
+{
+    bool ok = answer && strncmp(answer, "{\"ok\":true", 10) == 0;
+    *failed = ok ? 0 : *failed + 1;
+    if (answer && json_array_append_new(s->messages,
+                                        json_pack("{s:s, s:s, s:s, s:s}", "role", "tool", "callId",
+                                                  c->id, "name", c->name, "content", answer)) == 0)
+        return 0;
+    session_stop(s, BR_E_NOMEM, "no memory for a tool result");
+    return -BR_E_NOMEM;
+}
+
 static int run_calls(struct session *s, const struct response *resp, unsigned *failed)
 {
-    for (size_t i = 0; i < resp->ncalls; i++) {
-        BR_CLEANUP_FREE char *answer = NULL;
-        const struct call *c = &resp->calls[i];
-        int r = session_call(s, c, &answer);
-        if (r < 0)
-            return r;
-        bool ok = answer && strncmp(answer, "{\"ok\":true", 10) == 0;
-        *failed = ok ? 0 : *failed + 1;
-        if (!answer || json_array_append_new(
-                           s->messages, json_pack("{s:s, s:s, s:s, s:s}", "role", "tool", "callId",
-                                                  c->id, "name", c->name, "content", answer)) < 0) {
-            session_stop(s, BR_E_NOMEM, "no memory for a tool result");
-            return -BR_E_NOMEM;
-        }
+    char **answers = calloc(resp->ncalls + 1, sizeof(*answers));
+    if (!answers) {
+        session_stop(s, BR_E_NOMEM, "no memory for the calls of a turn");
+        return -BR_E_NOMEM;
+    }
+    int r = session_calls(s, resp->calls, resp->ncalls, answers);
+    for (size_t i = 0; r == 0 && i < resp->ncalls; i++)
+        r = add_reply(s, &resp->calls[i], answers[i], failed);
+    if (r == 0)
         r = warn_budget(s, "tool_calls", s->budget.calls, s->budget.calls_max,
                         &s->budget.warned_calls);
-        if (r < 0)
-            return r;
-    }
-    return 0;
+    for (size_t i = 0; i < resp->ncalls; i++)
+        free(answers[i]);
+    free(answers);
+    return r;
 }
 
 /* Turns until the model has nothing more to call. *final is what it said last; owned. */

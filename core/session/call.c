@@ -1,6 +1,7 @@
 /*
- * One tool call from intent to result: tool.call, decision, ask, grant, effect, tool.result, in
- * this order and each recorded before the next begins.
+ * Tool calls from intent to result: tool.call, decision, ask, grant, effect, tool.result, of each
+ * call in this order and each recorded before the next begins. Of the calls of a turn all are
+ * decided before the first one runs, so that questions about them can be put together.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -109,70 +110,161 @@ static void clamp(const struct session *s, struct effect *e)
         e->op.output_max = l->output_bytes;
 }
 
+static json_t *denied_output(struct session *s, const struct attempt *a)
+{
+    json_t *denied = instead_json(s, a);
+    return denied ? json_pack("{s:o}", "denied", denied) : NULL;
+}
+
 int session_call_effect(struct session *s, const char *call_id, struct effect *e, json_t **output,
                         struct br_err *err)
 {
-    enum br_effect decided;
-    char permission[BR_ID_MAX];
-    struct br_grant_ref grant;
+    struct attempt *a = calloc(1, sizeof(*a));
     *output = NULL;
+    if (!a)
+        return br_err_set(err, BR_E_NOMEM, "no memory for a call");
     clamp(s, e);
-    int r = session_authorize(s, call_id, e, &decided, permission, err);
+    s->attempts = a;
+    s->nattempts = 1;
+    int r = attempt_open(s, a, call_id, e);
     if (r == 0)
-        r = br_ledger_mint(s->ledger, decided, permission[0] ? permission : NULL, call_id,
-                           e->action, e->subject, strlen(e->subject), &grant, err);
-    if (r == 0)
-        r = session_effect(s, &grant, call_id, e, output, err);
-    if (r == 0 && e->op.op == BR_OP_FS_SEARCH)
-        session_withhold(s, call_id, *output);
+        (void)attempts_answer(s, a, 1);
+    s->attempts = NULL;
+    s->nattempts = 0;
+    r = attempt_run(s, a, output);
+    if (r < 0)
+        *err = a->err;
+    if (r == -BR_E_DENIED)
+        *output = denied_output(s, a);
+    attempt_free(a);
+    free(a);
     return r;
 }
+
+/* ---- the calls of a turn ---- */
 
 /* What the model is told: the result, or one line that says what went wrong. */
 static char *tell_model(json_t *output, int code, const struct br_err *err)
 {
     json_t *v = code ? json_pack("{s:b, s:o}", "ok", 0, "error", error_json(code, err))
                      : json_pack("{s:b, s:O}", "ok", 1, "output", output);
+    json_t *denied = code ? json_object_get(output, "denied") : NULL;
+    if (denied)
+        json_object_set(v, "denied", denied);
     char *text = v ? json_dumps(v, JSON_COMPACT) : NULL;
     json_decref(v);
     return text;
 }
 
-int session_call(struct session *s, const struct call *c, char **reply_text)
+/* One call of a turn. */
+struct turn_call {
+    const struct call *call;
+    struct effect e;
+    bool opened; /* there is an attempt */
+    int code;    /* without one: why */
+    struct br_err err;
+};
+
+/* tool.call, and what the call would do. A negative code if the run must end. */
+static int begin_call(struct session *s, struct turn_call *t)
 {
-    const char *call_id = c->id, *tool = c->name;
-    struct br_err err = {.code = BR_OK};
-    struct effect e = {.action = NULL};
+    const struct call *c = t->call;
+    json_t *args = json_loads(c->arguments, JSON_REJECT_DUPLICATES, NULL);
+    int r = session_record(
+        s, "tool.call", "agent",
+        json_pack("{s:s, s:s, s:O*}", "callId", c->id, "tool", c->name, "input", args));
+    if (r < 0) {
+        t->code = r;
+    } else if (s->budget.calls >= s->budget.calls_max) {
+        t->code = br_err_set(&t->err, BR_E_BUDGET_EXCEEDED, "the run has made its %u tool calls",
+                             s->budget.calls_max);
+    } else {
+        s->budget.calls++; /* one that cannot be used counts as well */
+        t->err = c->bad;
+        t->code = c->bad.code ? -(int)c->bad.code : tools_resolve(c->name, args, &t->e, &t->err);
+    }
+    json_decref(args);
+    return r;
+}
+
+/* From grant to tool.result. */
+static int finish_call(struct session *s, struct turn_call *t, struct attempt *a, char **reply)
+{
     json_t *output = NULL;
     s->effect_started_us = 0;
-    *reply_text = NULL;
-
-    json_t *args = json_loads(c->arguments, JSON_REJECT_DUPLICATES, NULL);
-    int rec = session_record(
-        s, "tool.call", "agent",
-        json_pack("{s:s, s:s, s:O*}", "callId", call_id, "tool", tool, "input", args));
-    int r = rec;
-    if (r == 0 && s->budget.calls >= s->budget.calls_max)
-        r = br_err_set(&err, BR_E_BUDGET_EXCEEDED, "the run has made its %u tool calls",
-                       s->budget.calls_max);
-    if (r == 0) {
-        s->budget.calls++; /* one that cannot be used counts as well */
-        err = c->bad;
-        r = err.code ? -(int)err.code : tools_resolve(tool, args, &e, &err);
-    }
-    if (r == 0)
-        r = session_call_effect(s, call_id, &e, &output, &err);
-    if (rec == 0)
-        rec = session_record_result(s, call_id, tool, s->effect_started_us, output, r, &err);
-    *reply_text = tell_model(output, r, &err);
-    json_decref(args);
+    int code = t->opened ? attempt_run(s, a, &output) : t->code;
+    const struct br_err *err = t->opened ? &a->err : &t->err;
+    if (t->opened && code == -BR_E_DENIED)
+        output = denied_output(s, a);
+    int r = session_record_result(s, t->call->id, t->call->name, s->effect_started_us, output, code,
+                                  err);
+    *reply = tell_model(output, code, err);
     json_decref(output);
-    effect_free(&e);
-    if (rec < 0)
-        return rec;
-    if (r == -BR_E_BUDGET_EXCEEDED) {
-        session_stop(s, BR_E_BUDGET_EXCEEDED, "%s", err.text);
-        return r;
+    if (r == 0 && code == -BR_E_BUDGET_EXCEEDED) {
+        session_stop(s, BR_E_BUDGET_EXCEEDED, "%s", err->text);
+        return code;
     }
-    return s->stop_code;
+    return r;
+}
+
+/* Decide them in their order. How many there are to go on with: one that is over the budget ends
+ * the run, so nothing behind it is looked at. */
+static size_t open_calls(struct session *s, struct turn_call *t, struct attempt *a, size_t n,
+                         int *r)
+{
+    for (size_t i = 0; i < n; i++) {
+        *r = begin_call(s, &t[i]);
+        if (*r < 0)
+            return i;
+        if (t[i].code == 0) {
+            clamp(s, &t[i].e);
+            t[i].opened = true;
+            s->nattempts = i + 1;
+            *r = attempt_open(s, &a[i], t[i].call->id, &t[i].e);
+        }
+        if (*r < 0 || s->stop_code || t[i].code == -BR_E_BUDGET_EXCEEDED)
+            return i + 1;
+    }
+    return n;
+}
+
+int session_calls(struct session *s, const struct call *calls, size_t n, char **replies)
+{
+    struct turn_call *t = calloc(n + 1, sizeof(*t));
+    struct attempt *a = calloc(n + 1, sizeof(*a));
+    int r = 0;
+    size_t open = 0;
+    for (size_t i = 0; t && i < n; i++)
+        t[i].call = &calls[i];
+    if (t && a) {
+        s->attempts = a;
+        open = open_calls(s, t, a, n, &r);
+        if (r == 0)
+            r = attempts_answer(s, a, open);
+        s->attempts = NULL;
+        s->nattempts = 0;
+    } else {
+        session_stop(s, BR_E_NOMEM, "no memory for the calls of a turn");
+        r = -BR_E_NOMEM;
+    }
+    /* each that was begun gets its result, whatever happened in between */
+    for (size_t i = 0; i < open; i++) {
+        int one = finish_call(s, &t[i], &a[i], &replies[i]);
+        r = r < 0 ? r : one;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (t)
+            effect_free(&t[i].e);
+        if (a)
+            attempt_free(&a[i]);
+    }
+    free(t);
+    free(a);
+    return r < 0 ? r : s->stop_code;
+}
+
+int session_call(struct session *s, const struct call *c, char **reply_text)
+{
+    *reply_text = NULL;
+    return session_calls(s, c, 1, reply_text);
 }

@@ -1,8 +1,8 @@
 /*
- * From intent to authority: decide a call with the one table, record the decision with every vote,
- * and where the answer is "ask" wait for one correlated human answer. Whatever goes wrong on the
- * way (a script that dies, a predicate that fails, a command that cannot be taken apart) makes the
- * answer stricter, never looser.
+ * From intent to authority: decide a call with the one table, and record the decision with every
+ * vote. Whatever goes wrong on the way (a script that dies, a predicate that fails, a command that
+ * cannot be taken apart) makes the answer stricter, never looser. What follows from "ask" is in
+ * ask.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,27 +10,30 @@
 #include "script/command.h"
 #include "session/session_priv.h"
 
-/* Votes and pieces of a command that an event names, and bytes of a piece. */
-#define VOTES_MAX 64u
+/* Pieces of a command that an event names, bytes of a piece, and changes of the environment. */
 #define PIECES_MAX 32u
 #define PIECE_MAX 512u
+#define ENV_MAX 16u
 
-/* The decision of a whole call: the strictest of its parts. Strings are owned. */
-struct verdict {
-    enum br_effect effect;
-    char *rule_id, *source, *reason;
-    bool opaque;
-    json_t *votes;
-    json_t *pieces; /* of a command: each with its action, subject and effect */
-};
+void verdict_init(struct verdict *v)
+{
+    *v = (struct verdict){.effect = BR_EFFECT_NONE,
+                          .votes = json_array(),
+                          .pieces = json_array(),
+                          .asking = json_array(),
+                          .env = json_array()};
+}
 
-static void verdict_free(struct verdict *v)
+void verdict_free(struct verdict *v)
 {
     free(v->rule_id);
     free(v->source);
     free(v->reason);
     json_decref(v->votes);
     json_decref(v->pieces);
+    json_decref(v->asking);
+    json_decref(v->env);
+    memset(v, 0, sizeof(*v));
 }
 
 /* Take over (rule, source, reason) if `effect` is stricter than what is there. */
@@ -59,7 +62,7 @@ static bool worth_adding(const struct verdict *v, const char *source, const char
             strcmp(json_string_value(json_object_get(vote, "ruleId")), rule_id) == 0)
             return false;
     }
-    return json_array_size(v->votes) < VOTES_MAX;
+    return json_array_size(v->votes) < SESSION_VOTES_MAX;
 }
 
 static void add_vote(struct verdict *v, const char *source, const char *rule_id,
@@ -115,15 +118,44 @@ static void on_vote(void *ctx, const char *source, const char *rule_id, enum br_
     add_vote(((struct deciding *)ctx)->v, source, rule_id, effect, reason);
 }
 
-static void on_piece(void *ctx, const char *action, const char *text, enum br_effect effect)
+/* n bytes of somebody's text for an event, cut at a character. */
+static json_t *text_json(const char *text, size_t max)
+{
+    size_t n = strlen(text);
+    return json_stringn(text, n > max ? br_utf8_floor(text, max) : n);
+}
+
+static void on_piece(void *ctx, const struct br_command_piece *p)
 {
     struct verdict *v = ((struct deciding *)ctx)->v;
-    size_t n = strlen(text);
-    if (json_array_size(v->pieces) < PIECES_MAX)
-        json_array_append_new(v->pieces,
-                              json_pack("{s:s, s:s%, s:s}", "action", action, "subject", text,
-                                        n > PIECE_MAX ? br_utf8_floor(text, PIECE_MAX) : n,
-                                        "effect", br_effect_name(effect)));
+    enum br_effect effect = p->effect == BR_EFFECT_NONE ? BR_EFFECT_ASK : p->effect;
+    json_t *piece = json_pack("{s:s, s:o, s:s, s:s*, s:s*}", "action", p->action, "subject",
+                              text_json(p->text, PIECE_MAX), "effect", br_effect_name(effect),
+                              "ruleId", p->rule_id, "source", p->source);
+    if (piece && json_array_size(v->pieces) < PIECES_MAX)
+        json_array_append(v->pieces, piece);
+    if (piece && effect != BR_EFFECT_ALLOW) {
+        if (json_array_size(v->asking) < PIECES_MAX)
+            json_array_append(v->asking, piece);
+        else
+            v->more++;
+    }
+    if (strcmp(p->action, "process.exec") != 0)
+        v->files = true;
+    json_decref(piece);
+}
+
+static void on_env(void *ctx, const char *change)
+{
+    struct verdict *v = ((struct deciding *)ctx)->v;
+    char text[PIECE_MAX + 1];
+    snprintf(text, sizeof(text), "%s", change);
+    for (char *c = text; *c; c++)
+        if (br_is_unknown(*c))
+            *c = '?';
+    text[br_utf8_floor(text, strlen(text))] = 0;
+    if (json_array_size(v->env) < ENV_MAX)
+        json_array_append_new(v->env, json_string(text));
 }
 
 static void decide_command(struct session *s, struct verdict *v, const struct effect *e)
@@ -135,7 +167,8 @@ static void decide_command(struct session *s, struct verdict *v, const struct ef
                                    .decide = on_decide,
                                    .shell = parse_line,
                                    .vote = on_vote,
-                                   .piece = on_piece};
+                                   .piece = on_piece,
+                                   .env = on_env};
     struct br_verdict result = {.effect = BR_EFFECT_NONE};
     if (e->shell)
         br_command_line(&c, e->subject, e->op.path, &result);
@@ -217,8 +250,8 @@ static int consult_predicates(struct session *s, struct verdict *v, const char *
     return 0;
 }
 
-static int record_decision(struct session *s, const struct verdict *v, const char *call_id,
-                           const struct effect *e)
+int session_record_decision(struct session *s, const struct verdict *v, const char *call_id,
+                            const struct effect *e, const char *grant)
 {
     json_t *d = json_pack("{s:s, s:s, s:s}", "action", e->action, "subject", e->subject, "effect",
                           br_effect_name(v->effect));
@@ -234,104 +267,17 @@ static int record_decision(struct session *s, const struct verdict *v, const cha
                   v->rule_id, "source", v->source, "opaque", (int)v->opaque, "votes", v->votes);
     if (json_array_size(v->pieces))
         json_object_set(votes, "pieces", v->pieces);
+    if (grant && *grant)
+        json_object_set_new(votes, "grant", json_string(grant));
     return session_record(s, "bridle.votes", "kernel", votes);
 }
 
-static json_t *ask_data(struct session *s, const char *permission, const char *call_id,
-                        const struct effect *e)
-{
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "permissionId", permission, "sessionId",
-                     s->run_id, "callId", call_id, "action", e->action, "subject", e->subject,
-                     "scope", "once");
-}
-
-/* Wait for the answer, or for whatever ends the ask without one. */
-static enum br_ask_end await_answer(struct session *s, const char *permission)
-{
-    uint64_t deadline = br_now_us() + (uint64_t)BR_ASK_SECONDS * 1000000u;
-    while (br_ledger_state(s->ledger, permission) == BR_ASK_PENDING) {
-        uint64_t now = br_now_us();
-        enum br_ask_end how = BR_ASK_PENDING;
-        if (s->stop_code)
-            how = BR_ASK_CANCELED;
-        else if (now >= deadline)
-            how = BR_ASK_EXPIRED;
-        if (how != BR_ASK_PENDING) {
-            (void)br_ledger_end(s->ledger, permission, how, NULL);
-            break;
-        }
-        s->kick = false;
-        uint64_t until = deadline;
-        if (s->budget.deadline_us && s->budget.deadline_us < until)
-            until = s->budget.deadline_us;
-        struct br_err err = {.code = BR_OK};
-        int r = br_loop_run_until(s->loop, &s->kick, until, &err);
-        if (r == -BR_E_TIMEOUT && until < deadline)
-            session_stop(s, BR_E_TIMEOUT, "the run reached its time limit of %u seconds",
-                         s->wall_seconds);
-        else if (r < 0 && r != -BR_E_TIMEOUT)
-            session_stop(s, r, "%s", err.code ? err.text : br_code_name(r));
-    }
-    return br_ledger_state(s->ledger, permission);
-}
-
-static const char *end_note(enum br_ask_end how)
-{
-    switch (how) {
-    case BR_ASK_EXPIRED:
-        return "nobody answered in time";
-    case BR_ASK_CANCELED:
-        return "the run was canceled";
-    case BR_ASK_NO_RESOLVER:
-        return "there is no terminal to ask on";
-    default:
-        return NULL;
-    }
-}
-
-static int ask(struct session *s, const struct verdict *v, const char *call_id,
-               const struct effect *e, char permission[BR_ID_MAX], struct br_err *err)
-{
-    int r = br_ledger_ask(s->ledger, call_id, e->action, e->subject, strlen(e->subject),
-                          BR_SCOPE_ONCE, permission, err);
-    if (r < 0)
-        return r;
-    if (!s->has_terminal || s->client.fd < 0) /* before anybody hears of it */
-        (void)br_ledger_end(s->ledger, permission, BR_ASK_NO_RESOLVER, NULL);
-    json_t *request = ask_data(s, permission, call_id, e);
-    if (v->reason)
-        json_object_set_new(request, "reason", json_string(v->reason));
-    s->ask_note[0] = 0;
-    r = session_record(s, "permission.requested", "kernel", request);
-    enum br_ask_end how = BR_ASK_CANCELED;
-    if (r < 0)
-        (void)br_ledger_end(s->ledger, permission, how, NULL);
-    else
-        how = await_answer(s, permission);
-    bool person = how == BR_ASK_ALLOWED || how == BR_ASK_DENIED;
-    json_t *resolved = ask_data(s, permission, call_id, e);
-    json_object_set_new(resolved, "decision",
-                        json_string(how == BR_ASK_ALLOWED ? "allow" : "deny"));
-    const char *note = person && s->ask_note[0] ? s->ask_note : end_note(how);
-    if (note)
-        json_object_set_new(resolved, "note", json_string(note));
-    int rec =
-        r < 0 ? r
-              : session_record(s, "permission.resolved", person ? "operator" : "kernel", resolved);
-    if (r < 0)
-        json_decref(resolved);
-    if (rec < 0)
-        return br_err_set(err, (enum br_code) - rec, "%s", s->stop_err.text);
-    if (how == BR_ASK_ALLOWED)
-        return 0;
-    return br_err_set(err, BR_E_DENIED, "%s was not permitted: %s", e->action,
-                      how == BR_ASK_DENIED ? "the operator denied it" : end_note(how));
-}
-
-/* The verdict of a call; its strings are the caller's to free in any case. */
-static int decide(struct session *s, const char *call_id, const struct effect *e, struct verdict *v)
+int session_decide(struct session *s, const char *call_id, const struct effect *e,
+                   const struct br_context *before, struct verdict *v)
 {
     session_context(s, e, &s->context);
+    if (before)
+        memcpy(s->context.counters, before->counters, sizeof(s->context.counters));
     if (e->op.op != BR_OP_EXEC)
         decide_one(s, v,
                    &(struct br_request){.action = e->action,
@@ -345,37 +291,19 @@ static int decide(struct session *s, const char *call_id, const struct effect *e
     return r;
 }
 
-static int denied(const struct verdict *v, const struct effect *e, struct br_err *err)
+int session_denied(const struct verdict *v, const struct effect *e, struct br_err *err)
 {
     return br_err_set(err, BR_E_DENIED, "%s was denied by rule '%s'%s%s", e->action,
                       v->rule_id ? v->rule_id : "undecided", v->reason ? ": " : "",
                       v->reason ? v->reason : "");
 }
 
-int session_authorize(struct session *s, const char *call_id, const struct effect *e,
-                      enum br_effect *decided, char permission[BR_ID_MAX], struct br_err *err)
-{
-    struct verdict v = {.effect = BR_EFFECT_NONE, .votes = json_array(), .pieces = json_array()};
-    permission[0] = 0;
-    int r = decide(s, call_id, e, &v);
-    if (r == 0)
-        r = record_decision(s, &v, call_id, e);
-    *decided = v.effect;
-    if (r < 0)
-        r = br_err_set(err, (enum br_code) - r, "%s", s->stop_err.text);
-    else if (v.effect == BR_EFFECT_ASK)
-        r = ask(s, &v, call_id, e, permission, err);
-    else if (v.effect != BR_EFFECT_ALLOW)
-        r = denied(&v, e, err);
-    verdict_free(&v);
-    return r;
-}
-
 int session_foresee(struct session *s, const char *call_id, const struct effect *e,
                     enum br_effect *decided, json_t **decision, struct br_err *err)
 {
-    struct verdict v = {.effect = BR_EFFECT_NONE, .votes = json_array(), .pieces = json_array()};
-    int r = decide(s, call_id, e, &v);
+    struct verdict v;
+    verdict_init(&v);
+    int r = session_decide(s, call_id, e, NULL, &v);
     *decided = v.effect;
     *decision =
         json_pack("{s:s, s:s*, s:s, s:s*, s:s*, s:s*, s:b, s:O}", "action", e->action, "subject",
@@ -384,7 +312,7 @@ int session_foresee(struct session *s, const char *call_id, const struct effect 
     if (r < 0)
         r = br_err_set(err, (enum br_code) - r, "%s", s->stop_err.text);
     else if (v.effect != BR_EFFECT_ALLOW && v.effect != BR_EFFECT_ASK)
-        r = denied(&v, e, err);
+        r = session_denied(&v, e, err);
     verdict_free(&v);
     return r;
 }
@@ -392,7 +320,8 @@ int session_foresee(struct session *s, const char *call_id, const struct effect 
 /* What the policy says about reading one file, without asking anybody. */
 static enum br_effect read_effect(struct session *s, const char *call_id, const char *path)
 {
-    struct verdict v = {.effect = BR_EFFECT_NONE, .votes = json_array(), .pieces = json_array()};
+    struct verdict v;
+    verdict_init(&v);
     struct effect e = {.action = "fs.read", .subject = (char *)path};
     decide_one(
         s, &v,

@@ -89,15 +89,14 @@ static int on_answer(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     br_rd_str(&m->rd, id, sizeof(id));
     uint8_t allow = br_rd_u8(&m->rd);
     br_rd_str(&m->rd, note, sizeof(note));
-    if (br_rd_done(&m->rd) < 0 || allow > 1)
+    if (br_rd_done(&m->rd) < 0 || allow > BR_SCOPE_RUN)
         return bad(c, m, err);
     struct br_err why;
-    int r = br_ledger_end(s->ledger, id, allow ? BR_ASK_ALLOWED : BR_ASK_DENIED, &why);
+    int r = ask_answer(s, id, allow, note, &why);
     if (r < 0) {
         tell_client(s, false, r, why.text);
         return 0;
     }
-    snprintf(s->ask_note, sizeof(s->ask_note), "%s", note);
     s->kick = true;
     tell_client(s, true, 0, "");
     return 0;

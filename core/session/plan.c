@@ -142,7 +142,7 @@ static int run_true(struct session *s, struct br_err *err)
     json_t *output = NULL;
     int r = tools_resolve_argv(argv, 1, &e, err);
     if (r == 0)
-        r = br_ledger_mint(s->ledger, BR_EFFECT_ALLOW, NULL, "activate", e.action, e.subject,
+        r = br_ledger_mint(s->ledger, BR_EFFECT_ALLOW, NULL, NULL, "activate", e.action, e.subject,
                            strlen(e.subject), &grant, err);
     if (r == 0)
         r = session_effect(s, &grant, "activate", &e, &output, err);

@@ -40,6 +40,40 @@ struct effect {
     bool shell; /* op.argv is /bin/sh -c STRING */
 };
 
+/* Votes that an event names. */
+#define SESSION_VOTES_MAX 64u
+
+/* The decision of a whole call: the strictest of its parts. Strings are owned. */
+struct verdict {
+    enum br_effect effect;
+    char *rule_id, *source, *reason;
+    bool opaque;
+    bool files; /* the shell opens a file for it */
+    json_t *votes;
+    json_t *pieces; /* of a command: {action, subject, effect, ruleId?, source?} */
+    json_t *asking; /* those of them that are not allowed */
+    unsigned more;  /* of those, that are not in it */
+    json_t *env;    /* changes of the environment, as text */
+};
+
+/* One call on its way: decided, asked about, run. See attempt.c. */
+struct attempt {
+    const char *call_id;
+    const struct effect *e;
+    int code; /* 0: it may run; else a negative code, and err says why */
+    struct br_err err;
+    struct verdict v;
+    struct br_context context; /* of its decision; only the counters are used */
+    int64_t minute;            /* of its decision */
+    uint8_t environment[BR_ENVIRONMENT_BYTES];
+    enum br_scope scope;        /* the widest that an answer may have */
+    char permission[BR_ID_MAX]; /* opened for it; "" if none */
+    char grant[BR_ID_MAX];      /* an earlier one that covers it; "" if none */
+    bool resolved;              /* the answer is recorded */
+    enum br_ask_end end;
+    char *note; /* of the answer; owned, may be NULL */
+};
+
 struct budget {
     uint64_t tokens_max, tokens;
     uint32_t calls_max, calls;
@@ -134,9 +168,10 @@ struct session {
 
     char stream_id[BR_ID_MAX];
     bool text_shown;          /* the turn's text came in pieces while the answer arrived */
-    char open_ask[BR_ID_MAX]; /* the permission that waits for a person; "" if none */
-    char ask_note[BR_PATH_MAX];
-    bool unrecorded; /* modes plan and activate: there is no audit */
+    struct attempt *attempts; /* that may wait for an answer now; nattempts of them */
+    size_t nattempts;
+    struct br_redact *redact; /* for what a model is told of a denial; made when needed */
+    bool unrecorded;          /* modes plan and activate: there is no audit */
     bool sandbox_up;
     bool notices_given; /* about allowed paths that stay read-only */
     bool host_lacks;    /* of the last SUP_REFUSED: another profile may be possible */
@@ -226,14 +261,54 @@ int session_script(struct session *s, unsigned type, struct br_out *question);
  * `code`, or that of the record if that failed. */
 int session_script_failed(struct session *s, int code, const char *text);
 
-/* ---- decide.c: decision, ask ---- */
+/* ---- decide.c: decision ---- */
 
-/* Decide, record, and ask where needed. *permission is the id of the answered ask ("" if none).
- * 0: go on with *effect allow (or ask, answered allow); -BR_E_DENIED with a sentence. */
-int session_authorize(struct session *s, const char *call_id, const struct effect *e,
-                      enum br_effect *decided, char permission[BR_ID_MAX], struct br_err *err);
+void verdict_init(struct verdict *v);
+void verdict_free(struct verdict *v);
+/* Decide; nothing is recorded but a failure of the policy. `before` (may be NULL): with the
+ * counters of then. v is initialised. A negative code ends the run. */
+int session_decide(struct session *s, const char *call_id, const struct effect *e,
+                   const struct br_context *before, struct verdict *v);
+/* policy.decision and bridle.votes; `grant` (may be NULL, ""): the permission that covers it. */
+int session_record_decision(struct session *s, const struct verdict *v, const char *call_id,
+                            const struct effect *e, const char *grant);
+/* -BR_E_DENIED with the sentence for a verdict of deny. */
+int session_denied(const struct verdict *v, const struct effect *e, struct br_err *err);
 
-/* The same without consequences: nothing is recorded, nobody is asked. *decision says what came
+/* ---- attempt.c, ask.c: decision, question, answer, effect ---- */
+
+/*
+ * Decide and record; where the answer is "ask" and no grant covers it, open the question. a->code
+ * says what came out, with -BR_E_DENIED for a denial. Returns 0, or a negative code if the run must
+ * end. Free with attempt_free() in any case.
+ */
+int attempt_open(struct session *s, struct attempt *a, const char *call_id, const struct effect *e);
+/* Put the open questions of n attempts, together, and wait for each one's answer. */
+int attempts_answer(struct session *s, struct attempt *a, size_t n);
+/* Run it, if that is what the decision and the answer say: 0 with *output, or a->code. */
+int attempt_run(struct session *s, struct attempt *a, json_t **output);
+void attempt_free(struct attempt *a);
+
+/* ask.c: open the question of an attempt whose verdict is "ask"; as attempt_open(). */
+int ask_open(struct session *s, struct attempt *a);
+/* The client's answer to a permission: 0, or a negative code and a sentence, and nothing changed.
+ * scope 0: deny. */
+int ask_answer(struct session *s, const char *permission, unsigned scope, const char *note,
+               struct br_err *err);
+
+/* environment.c: what a run-scoped allow is bound to beside action and subject. */
+void session_environment(struct session *s, const struct attempt *a,
+                         uint8_t out[BR_ENVIRONMENT_BYTES]);
+
+/* prompt.c: the data of bridle.ask: what is asked, what it would touch, which rule asks, and how
+ * that is changed. New reference; NULL without memory. */
+json_t *prompt_data(struct session *s, const struct attempt *a);
+
+/* instead.c: of an attempt that was denied, for the model: {action, effect, answer?, rule, reason?,
+ * allowed}, redacted. New reference; NULL if there is nothing to say. */
+json_t *instead_json(struct session *s, const struct attempt *a);
+
+/* A decision without consequences: nothing is recorded, nobody is asked. *decision says what came
  * out (new reference). 0 for allow and ask; -BR_E_DENIED with the sentence that a run would give.
  */
 int session_foresee(struct session *s, const char *call_id, const struct effect *e,
@@ -322,7 +397,11 @@ int session_call(struct session *s, const struct call *c, char **reply_text);
  * else code and err. */
 int session_record_result(struct session *s, const char *call_id, const char *tool,
                           uint64_t started_us, json_t *output, int code, const struct br_err *err);
-/* Decide, ask, grant, run: what is between tool.call and tool.result. */
+/* Run the n calls of a turn, in their order, after all questions about them were put together.
+ * `replies` has room for n; each is to be freed. */
+int session_calls(struct session *s, const struct call *calls, size_t n, char **replies);
+/* Decide, ask, grant, run: what is between tool.call and tool.result. Of a denial *output is
+ * {"denied": ...}. */
 int session_call_effect(struct session *s, const char *call_id, struct effect *e, json_t **output,
                         struct br_err *err);
 

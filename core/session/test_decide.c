@@ -70,11 +70,10 @@ static void expect_args(struct fixture *f, json_t *args, const char *what, enum 
     struct effect e;
     struct br_err err = {.code = BR_OK};
     enum br_effect got = BR_EFFECT_NONE;
-    char permission[BR_ID_MAX];
     if (tools_resolve("process_exec", args, &e, &err) < 0)
         fail_msg("%s: %s", what, err.text);
     /* nobody can be asked here: only an allow is 0 */
-    int r = session_authorize(&f->rig.s, "call-1", &e, &got, permission, &err);
+    int r = session_rig_authorize(&f->rig, &e, &got, &err);
     if (got != want || (r == 0) != (want == BR_EFFECT_ALLOW))
         fail_msg("%s: %s, not %s (%s)", what, br_effect_name(got), br_effect_name(want), err.text);
     effect_free(&e);

@@ -100,7 +100,7 @@ static void write_effect(struct effect *e, const char *path, const char *content
 static int mint(struct fixture *f, const char *call, const struct effect *e,
                 struct br_grant_ref *grant)
 {
-    return br_ledger_mint(f->s.ledger, BR_EFFECT_ALLOW, NULL, call, e->action, e->subject,
+    return br_ledger_mint(f->s.ledger, BR_EFFECT_ALLOW, NULL, NULL, call, e->action, e->subject,
                           strlen(e->subject), grant, NULL);
 }
 
@@ -226,11 +226,11 @@ static void test_ask_that_was_denied_mints_nothing(void **state)
     char permission[BR_ID_MAX];
     write_effect(&e, "note.txt", "after");
     assert_int_equal(br_ledger_ask(f->s.ledger, "call-1", e.action, e.subject, strlen(e.subject),
-                                   BR_SCOPE_ONCE, permission, NULL),
+                                   BR_SCOPE_ONCE, NULL, permission, NULL),
                      0);
     assert_int_equal(br_ledger_end(f->s.ledger, permission, BR_ASK_DENIED, NULL), 0);
-    assert_int_equal(br_ledger_mint(f->s.ledger, BR_EFFECT_ASK, permission, "call-1", e.action,
-                                    e.subject, strlen(e.subject), &g, NULL),
+    assert_int_equal(br_ledger_mint(f->s.ledger, BR_EFFECT_ASK, permission, NULL, "call-1",
+                                    e.action, e.subject, strlen(e.subject), &g, NULL),
                      -BR_E_NO_GRANT);
     assert_int_equal(run(f, &g, "call-1", &e), -BR_E_NO_GRANT);
     expect_file(f, "before");

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "audit/redact.h"
 #include "script/shell.h"
 #include "session/test_rig.h"
 
@@ -34,10 +35,17 @@ static const char launch[] =
     "\"fsize_bytes\":4096,\"tmp_bytes\":4096,\"tmp_inodes\":10,\"output_bytes\":4096,"
     "\"exec_seconds\":10,\"wall_seconds\":60},\"disks\":{},\"offers\":[]}";
 
+#define RIG_ASKS_MAX 128u
+
 struct peers {
     const struct session_rig_options *o;
     struct session_rig_seen *seen;
-    struct br_chan sup, client, audit, script;
+    struct br_chan sup, client, audit, script, init;
+    struct {
+        char id[BR_ID_MAX];
+        bool run;
+    } asks[RIG_ASKS_MAX];
+    unsigned nasks, nletters;
     uint64_t row;
     bool done;
 };
@@ -145,6 +153,116 @@ static void flood(struct peers *p)
     }
 }
 
+static void answer_as(struct peers *p, const char *id, unsigned scope)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_str(&o.buf, id);
+    br_buf_put_u8(&o.buf, (uint8_t)scope);
+    br_buf_put_str(&o.buf, "");
+    (void)br_chan_send(&p->client, BR_MSG_ANSWER, 0, &o, NULL);
+}
+
+static void answer_one(struct peers *p, const char *id, bool run)
+{
+    char letter = p->o->answers[p->nletters];
+    if (p->o->answers[p->nletters + 1])
+        p->nletters++;
+    switch (letter) {
+    case 'y':
+        answer_as(p, id, BR_SCOPE_ONCE);
+        break;
+    case 'r':
+        answer_as(p, id, run ? BR_SCOPE_RUN : BR_SCOPE_ONCE);
+        break;
+    case 'w':
+        answer_as(p, id, BR_SCOPE_RUN);
+        answer_as(p, id, 0);
+        break;
+    case 'u':
+        answer_as(p, "perm_00000000000000000000000000", BR_SCOPE_RUN);
+        answer_as(p, "", BR_SCOPE_ONCE);
+        answer_as(p, id, BR_SCOPE_ONCE);
+        break;
+    case 'd':
+        answer_as(p, id, BR_SCOPE_ONCE);
+        answer_as(p, id, BR_SCOPE_RUN);
+        answer_as(p, id, 0);
+        break;
+    case 's':
+        (void)br_chan_send(&p->client, BR_MSG_CANCEL, 0, NULL, NULL);
+        break;
+    default:
+        answer_as(p, id, 0);
+    }
+}
+
+static void keep(char *to, size_t size, const struct br_buf *data)
+{
+    snprintf(to, size, "%.*s", (int)data->len, (const char *)data->data);
+}
+
+/* What tests of questions look at. */
+static void look_at(struct peers *p, const char *type, const struct br_buf *bytes)
+{
+    struct session_rig_seen *seen = p->seen;
+    json_t *data = json_loadb((const char *)bytes->data, bytes->len, 0, NULL);
+    const char *id = json_string_value(json_object_get(data, "permissionId"));
+    const char *call = json_string_value(json_object_get(data, "callId"));
+    const char *effect = json_string_value(json_object_get(data, "effect"));
+    const char *decision = json_string_value(json_object_get(data, "decision"));
+    const char *scope = json_string_value(json_object_get(data, "scope"));
+    size_t at = strlen(seen->order);
+    snprintf(seen->order + at, sizeof(seen->order) - at, "%s %s\n", type, call ? call : "-");
+    if (strcmp(type, "policy.decision") == 0) {
+        seen->asks += strcmp(effect, "ask") == 0;
+    } else if (strcmp(type, "permission.requested") == 0) {
+        seen->requested++;
+    } else if (strcmp(type, "bridle.votes") == 0) {
+        seen->covered += json_object_get(data, "grant") != NULL;
+    } else if (strcmp(type, "bridle.grant") == 0) {
+        seen->granted++;
+    } else if (strcmp(type, "permission.resolved") == 0) {
+        seen->resolved_allow += strcmp(decision, "allow") == 0;
+        seen->resolved_deny += strcmp(decision, "deny") == 0;
+        keep(seen->resolved, sizeof(seen->resolved), bytes);
+    } else if (strcmp(type, "tool.result") == 0) {
+        keep(seen->result, sizeof(seen->result), bytes);
+    } else if (strcmp(type, "bridle.ask") == 0 && p->nasks < RIG_ASKS_MAX) {
+        keep(seen->ask, sizeof(seen->ask), bytes);
+        snprintf(p->asks[p->nasks].id, BR_ID_MAX, "%s", id);
+        p->asks[p->nasks++].run = strcmp(scope, "run") == 0;
+    } else if (strcmp(type, "bridle.asks") == 0) {
+        seen->prompts++;
+        for (unsigned i = 0; i < p->nasks && p->o->answers; i++)
+            answer_one(p, p->asks[i].id, p->asks[i].run);
+        p->nasks = 0;
+    }
+    json_decref(data);
+}
+
+static int on_answered(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct peers *p = ctx;
+    (void)c, (void)err;
+    if (br_rd_u8(&m->rd))
+        p->seen->accepted++;
+    else
+        p->seen->refused++;
+    return 0;
+}
+
+static int on_init_call(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct peers *p = ctx;
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    p->seen->effects++;
+    br_buf_put_u8(&o.buf, 1);
+    br_buf_put_u32(&o.buf, 0);
+    br_buf_put_str(&o.buf, "");
+    br_out_blob(&o, "{}", 2);
+    return br_chan_send(c, BR_MSG_INIT_RESULT, m->id, &o, err);
+}
+
 static int on_append(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct peers *p = ctx;
@@ -153,12 +271,13 @@ static int on_append(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     size_t at = strlen(p->seen->types);
     snprintf(p->seen->types + at, sizeof(p->seen->types) - at, "%s\n", type);
     p->seen->events++;
+    char actor[64];
+    BR_CLEANUP_BUF struct br_buf data = BR_BUF_INIT(0);
+    br_rd_str(&m->rd, actor, sizeof(actor));
+    if (br_msg_blob(m, BR_EVENT_MAX, &data, err) < 0)
+        _exit(1);
+    look_at(p, type, &data);
     if (strcmp(type, "bridle.policy.error") == 0) {
-        char actor[64];
-        BR_CLEANUP_BUF struct br_buf data = BR_BUF_INIT(0);
-        br_rd_str(&m->rd, actor, sizeof(actor));
-        if (br_msg_blob(m, BR_EVENT_MAX, &data, err) < 0)
-            _exit(1);
         at = strlen(p->seen->errors);
         snprintf(p->seen->errors + at, sizeof(p->seen->errors) - at, "%.*s\n", (int)data.len,
                  (const char *)data.data);
@@ -205,8 +324,11 @@ static const struct br_msg_rule sup_rules[] = {
     {BR_MSG_SUP_STOP, BR_PERMIT, 0, 0, 0, 0, on_nothing},
 };
 static const struct br_msg_rule client_rules[] = {
-    {BR_MSG_ANSWERED, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_nothing},
+    {BR_MSG_ANSWERED, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_answered},
     {BR_MSG_REPORT, BR_PERMIT, 0, BR_MSG_MAX, 0, 1, on_nothing},
+};
+static const struct br_msg_rule init_rules[] = {
+    {BR_MSG_INIT_CALL, BR_PERMIT, 0, BR_MSG_MAX, 0, 3, on_init_call},
 };
 static const struct br_msg_rule audit_rules[] = {
     {BR_MSG_APPEND, BR_PERMIT, 0, BR_MSG_MAX, 0, 1, on_append},
@@ -239,8 +361,9 @@ static void send_start(struct peers *p, int client, int audit, int script)
     br_out_blob(&o, "", 0); /* policy */
     br_policy_pin_put(&o.buf, &(struct br_policy_pin){.sha256 = ""});
     br_buf_put_str(&o.buf, "none");
-    for (int i = 0; i < 3; i++) /* not scripted, no terminal, not streaming */
-        br_buf_put_u8(&o.buf, 0);
+    br_buf_put_u8(&o.buf, 0); /* not scripted */
+    br_buf_put_u8(&o.buf, p->o->answers != NULL);
+    br_buf_put_u8(&o.buf, 0); /* not streaming */
     br_buf_put_u32(&o.buf, 60);
     br_profile_choice_put(&o.buf, &(struct br_profile_choice){.name = ""});
     br_buf_put_u32(&o.buf, 0); /* images */
@@ -258,7 +381,7 @@ static void send_start(struct peers *p, int client, int audit, int script)
 }
 
 static _Noreturn void be_peers(const struct session_rig_options *o, struct session_rig_seen *seen,
-                               int sup)
+                               int sup, int init)
 {
     struct peers p = {.o = o, .seen = seen};
     struct br_loop *loop = br_loop_new();
@@ -269,12 +392,13 @@ static _Noreturn void be_peers(const struct session_rig_options *o, struct sessi
     br_chan_init(&p.client, client[0], "session", client_rules, BR_ARRAY_LEN(client_rules), &p);
     br_chan_init(&p.audit, audit[0], "session", audit_rules, BR_ARRAY_LEN(audit_rules), &p);
     br_chan_init(&p.script, script[0], "session", script_rules, BR_ARRAY_LEN(script_rules), &p);
+    br_chan_init(&p.init, init, "session", init_rules, BR_ARRAY_LEN(init_rules), &p);
     if (o->answer_at_start)
         (void)send_answer(&p);
     if (o->ask_at_start)
         send_ask(&p);
     send_start(&p, client[1], audit[1], script[1]);
-    struct br_chan *all[] = {&p.sup, &p.client, &p.audit, &p.script};
+    struct br_chan *all[] = {&p.sup, &p.client, &p.audit, &p.script, &p.init};
     for (size_t i = 0; i < BR_ARRAY_LEN(all); i++)
         if ((all[i] != &p.client || !o->answer_flood) &&
             br_loop_watch_chan(loop, all[i], on_end, &p) < 0)
@@ -290,7 +414,7 @@ static _Noreturn void be_peers(const struct session_rig_options *o, struct sessi
 
 void session_rig_open(struct session_rig *r, const struct session_rig_options *o)
 {
-    int ends[2];
+    int ends[2], init[2];
     struct br_err err = {.code = BR_OK};
     memset(r, 0, sizeof(*r));
     r->seen =
@@ -298,13 +422,18 @@ void session_rig_open(struct session_rig *r, const struct session_rig_options *o
     assert_true(r->seen != MAP_FAILED);
     (void)signal(SIGPIPE, SIG_IGN);
     assert_int_equal(br_chan_pair(ends), 0);
+    assert_int_equal(br_chan_pair(init), 0);
     r->peers = fork();
     assert_true(r->peers >= 0);
     if (r->peers == 0) {
         close(ends[0]);
-        be_peers(o, r->seen, ends[1]);
+        close(init[0]);
+        be_peers(o, r->seen, ends[1], init[1]);
     }
     close(ends[1]);
+    close(init[1]);
+    r->init = fcntl(init[0], F_DUPFD_CLOEXEC, 10); /* 3 is for the supervisor */
+    close(init[0]);
     if (ends[0] != 3) {
         assert_int_equal(dup2(ends[0], 3), 3);
         close(ends[0]);
@@ -323,17 +452,39 @@ void session_rig_load(struct session_rig *r, const struct session_rig_options *o
     br_plan_default(&r->s.profile.plan);
     r->s.ledger = br_ledger_new("run-1");
     assert_non_null(r->s.ledger);
+    if (o->sandbox) {
+        session_adopt_init(&r->s, r->init);
+        r->init = -1;
+    }
+    if (o->answers)
+        session_permit_answers(&r->s);
+}
+
+int session_rig_authorize(struct session_rig *r, const struct effect *e, enum br_effect *decided,
+                          struct br_err *err)
+{
+    struct attempt a;
+    if (attempt_open(&r->s, &a, "call-1", e) == 0)
+        (void)attempts_answer(&r->s, &a, 1);
+    *decided = a.v.effect;
+    if (a.code < 0)
+        *err = a.err;
+    int code = a.code;
+    attempt_free(&a);
+    return code;
 }
 
 void session_rig_close(struct session_rig *r)
 {
     struct session *s = &r->s;
     int status;
-    struct br_chan *all[] = {&s->sup, &s->client, &s->audit, &s->script};
-    struct reply *replies[] = {&s->audited, &s->scripted_reply, &s->launched, &s->stopped};
+    struct br_chan *all[] = {&s->sup, &s->client, &s->audit, &s->script, &s->init};
+    struct reply *replies[] = {&s->audited, &s->scripted_reply, &s->launched, &s->stopped,
+                               &s->inited};
     struct br_buf *bufs[] = {&s->manifest, &s->policy, &s->goal, &s->warnings};
     for (size_t i = 0; i < BR_ARRAY_LEN(all); i++)
         br_chan_close(all[i]);
+    br_close(&r->init);
     assert_int_equal(waitpid(r->peers, &status, 0), r->peers);
     assert_int_equal(status, 0);
     for (size_t i = 0; i < BR_ARRAY_LEN(replies); i++)
@@ -349,6 +500,7 @@ void session_rig_close(struct session_rig *r)
     json_decref(s->task);
     br_table_free(&s->table);
     br_ledger_free(&s->ledger);
+    br_redact_free(&s->redact);
     br_loop_free(&s->loop);
     munmap(r->seen, sizeof(*r->seen));
 }

@@ -26,18 +26,36 @@ struct session_rig_options {
     bool answer_at_start; /* the client answers before anything was asked */
     bool ask_at_start;    /* the client asks about the policy before there is one */
     enum session_rig_predicate predicate;
+    /*
+     * With a terminal: how the client answers each question, one letter for each, the last one for
+     * all that follow. y once, r for the run (once where no more is offered), n no; w for the run
+     * whatever is offered, then no; u an unknown id, another session's, then yes; d yes, then for
+     * the run and no; s not at all, and the run is canceled. NULL: there is no terminal.
+     */
+    const char *answers;
+    bool sandbox;      /* there is a pid 1, which says {} to everything */
     bool answer_flood; /* the client answers what nobody asked, and does not read what it is told */
 };
 
 struct session_rig {
     struct session s;
     pid_t peers;
+    int init; /* of pid 1, until it is loaded */
     struct session_rig_seen {
         char types[16384];   /* of the events, in order, one a line */
         char launched[4096]; /* allowed paths of SUP_LAUNCH, one a line */
         char errors[4096];   /* the data of bridle.policy.error events, one a line */
         unsigned events;
-        unsigned asked; /* predicates */
+        unsigned asked;                                /* predicates */
+        unsigned asks;                                 /* policy.decision with ask */
+        unsigned requested, prompts, covered, granted; /* by run-scoped allows */
+        unsigned resolved_allow, resolved_deny;
+        unsigned accepted, refused; /* answers */
+        unsigned effects;           /* of the sandbox */
+        char order[65536];          /* "TYPE CALL-OR-PERMISSION" of each event, one a line */
+        char ask[16384];            /* the last bridle.ask */
+        char resolved[16384];       /* the last permission.resolved */
+        char result[16384];         /* the last tool.result */
     } * seen;
 };
 
@@ -45,6 +63,9 @@ struct session_rig {
 void session_rig_open(struct session_rig *r, const struct session_rig_options *o);
 /* Load the table and make the ledger, as after a compilation. */
 void session_rig_load(struct session_rig *r, const struct session_rig_options *o);
+/* Decide, and ask if need be: 0 if it may run. */
+int session_rig_authorize(struct session_rig *r, const struct effect *e, enum br_effect *decided,
+                          struct br_err *err);
 void session_rig_close(struct session_rig *r);
 
 #endif

@@ -37,11 +37,10 @@ static enum br_effect decide(struct session_rig *r, const char *program, struct 
 {
     struct effect e;
     enum br_effect got = BR_EFFECT_NONE;
-    char permission[BR_ID_MAX];
     json_t *args = json_pack("{s:[s,s]}", "argv", program, "x");
     *err = (struct br_err){.code = BR_OK};
     assert_int_equal(tools_resolve("process_exec", args, &e, err), 0);
-    int code = session_authorize(&r->s, "call-1", &e, &got, permission, err);
+    int code = session_rig_authorize(r, &e, &got, err);
     assert_true((code == 0) == (got == BR_EFFECT_ALLOW));
     effect_free(&e);
     json_decref(args);

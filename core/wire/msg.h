@@ -161,7 +161,8 @@
     X(LAUNCH_PROBED, 0x0307)                                                                       \
                                                                                                    \
     /* ---- client (cli, later the gateway) <-> session ---- */                                    \
-    /* client -> session: str permission_id, u8 allow, str note */                                 \
+    /* client -> session: str permission_id, u8 allow (0 no, 1 once, 2 for the rest of the run),   \
+       str note */                                                                                 \
     X(ANSWER, 0x0401)                                                                              \
     /* session -> client: u8 accepted, u32 code, str text */                                       \
     X(ANSWERED, 0x0402)                                                                            \

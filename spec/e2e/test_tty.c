@@ -13,7 +13,7 @@
 
 #include "support/e2e.h"
 
-#define ASK "Only y or yes does (120 s): "
+#define ASK "r for this run; only these do (120 s): "
 
 static const char waiting[] =
     "{\"v\":1,\"name\":\"t\",\"turns\":[{\"when\":{\"assistant_messages\":0},\"tool_calls\":[{"
