@@ -44,10 +44,11 @@ static int on_answer(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     (void)ctx;
     (void)err;
     br_rd_str(&m->rd, id, sizeof(id));
-    allow = br_rd_u8(&m->rd) == 1;
+    uint8_t scope = br_rd_u8(&m->rd);
+    allow = scope == 1 || scope == 2;
     br_rd_str(&m->rd, text, sizeof(text));
     br_require(br_rd_done(&m->rd) == 0);
-    note("ANSWER %s %s %s", id, allow ? "allow" : "deny", text);
+    note("ANSWER %s %s %s", id, scope == 2 ? "run" : allow ? "allow" : "deny", text);
     answered = true;
     br_loop_stop(loop);
     return 0;

@@ -102,6 +102,19 @@ static const char *const hostile_events[][2] = {
     {"permission.requested",
      "{\"permissionId\":\"p\",\"action\":\"process.exec\",\"subject\":\"" HOSTILE
      "\",\"scope\":\"once\",\"reason\":\"" HOSTILE "\"}"},
+    {"bridle.ask",
+     "{\"permissionId\":\"p\",\"callId\":\"" HOSTILE "\",\"action\":\"" HOSTILE
+     "\",\"subject\":\"" HOSTILE "\",\"scope\":\"once\",\"ruleId\":\"" HOSTILE
+     "\",\"file\":\"" HOSTILE
+     "\",\"line\":3,\"commands\":[{\"action\":\"process.exec\",\"subject\":\"" HOSTILE
+     "\",\"effect\":\"ask\",\"ruleId\":\"" HOSTILE "\"},{\"action\":\"" HOSTILE
+     "\",\"subject\":\"" HOSTILE "\\n" HOSTILE "\"}],\"more\":4,\"touches\":{\"writes\":[\"" HOSTILE
+     "\",\"" HOSTILE "\"],\"hosts\":[\"" HOSTILE "\"],\"env\":[\"" HOSTILE
+     "\"],\"directory\":\"" HOSTILE "\",\"writable\":[\"" HOSTILE
+     "\"],\"writableMore\":3},\"advice\":\"" HOSTILE "\",\"rules\":[{\"text\":\"" HOSTILE
+     "\"}],\"why\":\"" HOSTILE "\"}"},
+    {"bridle.asks", "{\"asks\":[{\"permissionId\":\"p\"},{\"permissionId\":\"q\"}]}"},
+    {"bridle.grant", "{\"permissionId\":\"" HOSTILE "\",\"action\":\"" HOSTILE "\"}"},
     {"permission.resolved",
      "{\"permissionId\":\"p\",\"decision\":\"deny\",\"note\":\"" HOSTILE "\"}"},
     {"tool.result", "{\"callId\":\"c\",\"tool\":\"t\",\"ok\":false,\"output\":{\"exitCode\":1,"
@@ -134,6 +147,62 @@ static void test_hostile_text(void **state)
     assert_safe(80);
     assert_non_null(strstr(shown(), "\\x1b[2J")); /* it is shown, not dropped */
     assert_non_null(strstr(shown(), "\\u202e"));
+}
+
+/* What a question says, in 80 columns; the result of a call that is not the last one says whose it
+ * is. */
+static void test_questions(void **state)
+{
+    (void)state;
+    feed("tool.call",
+         "{\"callId\":\"c1\",\"tool\":\"process_exec\",\"input\":{\"command\":\"A=1 make "
+         "test > log\"}}");
+    feed("permission.requested",
+         "{\"permissionId\":\"p1\",\"callId\":\"c1\",\"action\":\"process.exec\",\"subject\":"
+         "\"A=1 make test > log\",\"scope\":\"once\",\"reason\":\"because\"}");
+    feed(
+        "bridle.ask",
+        "{\"permissionId\":\"p1\",\"callId\":\"c1\",\"action\":\"process.exec\",\"subject\":\"A=1 "
+        "make "
+        "test > "
+        "log\",\"scope\":\"run\",\"ruleId\":\"operator:exec\",\"source\":\"operator\",\"file\":"
+        "\"p.lua\",\"line\":9,\"commands\":[{\"action\":\"process.exec\",\"subject\":\"make test\","
+        "\"effect\":\"ask\",\"ruleId\":\"operator:exec\"},{\"action\":\"fs.write\",\"subject\":"
+        "\"log\","
+        "\"effect\":\"ask\",\"ruleId\":\"operator:write\"}],\"touches\":{\"writes\":[\"log\"],"
+        "\"env\":["
+        "\"A=1\"],\"writable\":[\"src/**\",\"docs/**\"],\"writableMore\":2},\"advice\":\"Add:\","
+        "\"rules\":[{\"text\":\"policy.allow { id = 1 },\"}],\"why\":\"bridle policy why\"}");
+    static const char *const lines[] = {"    why     because\n",
+                                        "    asks    $ make test  (operator:exec)\n",
+                                        "            write log  (operator:write)\n",
+                                        "    touches writes log\n",
+                                        "            sets A=1\n",
+                                        "            can write src/**, docs/** and 2 more\n",
+                                        "    rule    operator:exec in p.lua:9\n",
+                                        "    change  Add:\n",
+                                        "              policy.allow { id = 1 },\n",
+                                        "    explain bridle policy why\n"};
+    for (size_t i = 0; i < BR_ARRAY_LEN(lines); i++)
+        if (!strstr(shown(), lines[i]))
+            fail_msg("'%s' is not in:\n%s", lines[i], shown());
+    feed("tool.call", "{\"callId\":\"c2\",\"tool\":\"fs_write\",\"input\":{\"path\":\"a\"}}");
+    feed("bridle.asks", "{\"asks\":[{\"permissionId\":\"p1\"}]}");
+    assert_null(strstr(shown(), "permissions wanted")); /* of one there is no list */
+    br_buf_reset(&view.out);
+    br_cli_view_question(&view, "p1", 1, 2);
+    assert_non_null(strstr(shown(), "1 of 2: process.exec\n    $ A=1 make test > log\n"));
+    br_buf_reset(&view.out);
+    br_cli_view_question(&view, "unknown", 1, 2);
+    assert_int_equal(view.out.len, 0);
+    feed("tool.result",
+         "{\"callId\":\"c1\",\"tool\":\"process_exec\",\"ok\":false,\"output\":{\"denied\":"
+         "{\"rule\":\"x\"}},\"error\":{\"code\":\"DENIED\",\"message\":\"no\"}}");
+    assert_non_null(strstr(shown(), "\n> process_exec  command: \"A=1 make test > log\"\n"));
+    assert_null(strstr(shown(), "rule")); /* that is for the model */
+    feed("tool.result", "{\"callId\":\"c2\",\"tool\":\"fs_write\",\"ok\":true,\"output\":null}");
+    assert_non_null(strstr(shown(), "\n> fs_write  path: \"a\"\n"));
+    assert_safe(80);
 }
 
 static void test_hostile_status_line(void **state)
@@ -543,6 +612,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         VIEW_TEST(test_hostile_text),
+        VIEW_TEST(test_questions),
         VIEW_TEST(test_hostile_status_line),
         VIEW_TEST(test_no_imitation),
         VIEW_TEST(test_streamed_text_is_folded),

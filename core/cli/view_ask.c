@@ -198,7 +198,7 @@ void view_asks(struct br_cli_view *v, const json_t *data)
         const json_t *q = question_of(v, view_str(entry, "permissionId", &n), &at);
         bool run = str_is(q, "scope", "run");
         br_buf_printf(&v->out, "    %3zu  ", i + 1);
-        put_short(v, q, v->width - (run ? 9 : 21));
+        put_short(v, q, v->width - (run ? 9 : 22));
         br_buf_printf(&v->out, run ? "\n" : "  (once only)\n");
     }
 }

@@ -29,6 +29,12 @@ static const char ask_exec[] = "local policy = require \"bridle.policy\"\n"
                                "return policy.bundle { api = 1, name = \"test\", rules = {\n"
                                "  policy.ask { id = \"exec\", action = \"process.exec\" },\n} }\n";
 
+#define ALL "e one by one; only these do (120 s): "
+#define CALLS                                                                                      \
+    "{\"name\":\"process_exec\",\"arguments\":{\"argv\":[\"touch\",\"src/a\"]}},{\"name\":"        \
+    "\"process_exec\",\"arguments\":{\"argv\":[\"rm\",\"src/x\"]}},{\"name\":\"process_exec\","    \
+    "\"arguments\":{\"argv\":[\"touch\",\"src/b\"]}}"
+
 static unsigned count(const struct br_buf *b, const char *what)
 {
     unsigned n = 0;
@@ -130,6 +136,63 @@ static void test_interrupt_while_running(void **state)
     interrupt(allow_exec, "sleep 60");
 }
 
+/* Two turns with the same two commands, and one that is denied. */
+static const char twice[] =
+    "{\"v\":1,\"name\":\"t\",\"turns\":[{\"when\":{\"assistant_messages\":0},\"tool_calls\":[" CALLS
+    "]},{\"when\":{\"assistant_messages\":1},\"tool_calls\":[" CALLS
+    "]},{\"when\":{\"assistant_messages\":2},\"tool_calls\":[{\"name\":\"process_exec\","
+    "\"arguments\":{"
+    "\"argv\":[\"touch\",\"src/a\",\"src/c\"]}}]},{\"text\":\"The end.\"}]}";
+
+static const char asking[] =
+    "local policy = require \"bridle.policy\"\n"
+    "return policy.bundle { api = 1, name = \"test\", rules = {\n"
+    "  policy.otherwise { id = \"exec\", action = \"process.exec\" },\n"
+    "  policy.deny { id = \"no-rm\", action = \"process.exec\", command = \"rm *\" },\n"
+    "  policy.allow { id = \"ls\", action = \"process.exec\", command = \"ls\" },\n} }\n";
+
+/* Answered for the run, together: nothing of it is asked again in that run, a word more is, and so
+ * is all of it in the next run. */
+static void test_for_the_run(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    e2e_open(&t, 0);
+    e2e_write(&t, "workspace/src/x", "x\n");
+    e2e_write(&t, "scenario.json", twice);
+    e2e_write(&t, "policy.lua", asking);
+    e2e_run(&t, &r, "../tests/ptydrive", "-t", "30", "-e", ALL, "send:r", "-e", ASK, "send:n", "--",
+            bridle_path(), "run", "-C", "workspace", "-p", "policy.lua", "--scenario",
+            "scenario.json", "go", NULL);
+    expect(&r, 0, "2 permissions wanted in this turn:");
+    expect(&r, 0, "policy.allow { id = \"allow-touch-src\", action = \"process.exec\",");
+    expect(&r, 0, "allowed before, for the rest of this run");
+    e2e_result_free(&r);
+    e2e_expect_file(&t, "workspace/src/a", "");
+    e2e_expect_file(&t, "workspace/src/b", "");
+    e2e_expect_file(&t, "workspace/src/c", NULL);
+    e2e_run(&t, &r, "bridle", "show", "last", "--json", NULL);
+    assert_int_equal(count(&r.out, "\"type\":\"permission.requested\""), 3);
+    assert_int_equal(count(&r.out, "\"type\":\"permission.resolved\""), 3);
+    assert_int_equal(count(&r.out, "\"type\":\"bridle.asks\""), 2);
+    assert_int_equal(count(&r.out, "\"type\":\"bridle.grant\""), 2);
+    assert_int_equal(count(&r.out, "\"grant\":\"perm_"), 2);
+    assert_int_equal(count(&r.out, "\"type\":\"tool.result\""), 7);
+    /* the model is told, and the record says, what is allowed instead */
+    assert_int_equal(count(&r.out, "\"rule\":\"operator:no-rm\",\"source\":\"operator\","
+                                   "\"allowed\":[\"ls\"]"),
+                     2);
+    e2e_result_free(&r);
+    e2e_run(&t, &r, "../tests/ptydrive", "-t", "30", "-e", ALL, "send:n", "-e", ALL, "send:n", "-e",
+            ASK, "eof", "--", bridle_path(), "run", "-C", "workspace", "-p", "policy.lua",
+            "--scenario", "scenario.json", "go", NULL);
+    expect(&r, 0, "2 permissions wanted in this turn:");
+    e2e_result_free(&r);
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
 int main(void)
 {
     e2e_isolate();
@@ -138,6 +201,7 @@ int main(void)
         cmocka_unit_test(test_demo_denied),
         cmocka_unit_test(test_interrupt_at_a_question),
         cmocka_unit_test(test_interrupt_while_running),
+        cmocka_unit_test(test_for_the_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
