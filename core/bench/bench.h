@@ -60,8 +60,12 @@ int bench_launches(const char *program, int program_fd, const char *programs,
 /* spawn.c: the references. Each runs `argv` once and waits; 0 or -code. */
 int bench_spawn(char *const *argv, struct br_err *err);
 
-/* shell.c: the median from a shell line to its decision, the hop to bridle-script included. */
-int bench_shell_line(double *us, struct br_err *err);
+/* shell.c: medians of what bridle-script is asked, the hop to it included. */
+struct bench_questions {
+    double line_us, check_us;             /* one after another */
+    double line_alone_us, check_alone_us; /* each after a pause */
+};
+int bench_questions(struct bench_questions *q, struct br_err *err);
 
 /* memory.c: resident memory (proportional share) of all programs of one idle session, bytes. */
 int bench_session_memory(double *bytes, unsigned *programs, struct br_err *err);

@@ -76,10 +76,14 @@ static int rest_rows(struct br_err *err)
     if (r < 0)
         return r;
     bench_row("compile, 10000 rules", ms, "ms", NULL, 0, 200, false);
-    r = bench_shell_line(&ns, err);
+    struct bench_questions q;
+    r = bench_questions(&q, err);
     if (r < 0)
         return r;
-    bench_row("shell line, parsed and decided", ns, "us", NULL, 0, 60, false);
+    bench_row("shell line, parsed and decided", q.line_us, "us", NULL, 0, 60, false);
+    bench_row("decision with a predicate", q.check_us, "us", NULL, 0, 30, false);
+    bench_note("  each after a pause of 2 ms: %.0f us, and %.0f us with a predicate",
+               q.line_alone_us, q.check_alone_us);
     r = br_bench_redact(&mb);
     if (r < 0)
         return br_err_set(err, (enum br_code) - r, "the redactor could not be measured");

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "script/question.h"
 #include "script/serve.h"
 #include "script/shell.h"
 
@@ -154,7 +155,9 @@ static int on_predicate(struct br_chan *c, struct br_msg *m, void *ctx, struct b
     br_buf_put_u8(&o.buf, (uint8_t)effect);
     br_buf_put_str(&o.buf, effect == BR_EFFECT_NONE ? "" : rule);
     br_buf_put_lstr(&o.buf, reason.data, reason.len);
-    return br_chan_send(c, BR_MSG_PREDICATE_VOTE, m->id, &o, err);
+    r = br_chan_send(c, BR_MSG_PREDICATE_VOTE, m->id, &o, err);
+    (void)br_chan_soon(c, BR_QUESTION_SOON_US);
+    return r;
 }
 
 static int on_shell(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
@@ -171,7 +174,9 @@ static int on_shell(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_shell_reply(&sh, &o.buf);
     br_shell_free(&sh);
-    return br_chan_send(c, BR_MSG_SHELL_PARSED, m->id, &o, err);
+    r = br_chan_send(c, BR_MSG_SHELL_PARSED, m->id, &o, err);
+    (void)br_chan_soon(c, BR_QUESTION_SOON_US);
+    return r;
 }
 
 const struct br_msg_rule br_serve_policy_rules[] = {

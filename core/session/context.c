@@ -37,35 +37,3 @@ void session_context(const struct session *s, const struct effect *e, struct br_
     set_counter(c, BR_COUNTER_ASKS, s->ledger ? br_ledger_asks(s->ledger) : s->as_of.asks,
                 BR_ASKS_MAX);
 }
-
-static void put_counter(json_t *budget, const char *name, const struct br_context *c,
-                        enum br_counter k)
-{
-    if (c->counters[k].known)
-        json_object_set_new(budget, name,
-                            json_pack("{s:I, s:I}", "used", (json_int_t)c->counters[k].used, "left",
-                                      (json_int_t)c->counters[k].left));
-}
-
-void session_context_json(const struct br_context *c, json_t *request)
-{
-    json_t *budget = json_object();
-    if (c->tool)
-        json_object_set_new(request, "tool", json_string(c->tool));
-    if (c->model)
-        json_object_set_new(request, "model", json_string(c->model));
-    if (c->has_env) {
-        json_t *env = json_array();
-        for (size_t i = 0; i < c->nenv; i++)
-            json_array_append_new(env, json_string(c->env[i]));
-        json_object_set_new(request, "env", env);
-    }
-    if (c->has_time)
-        json_object_set_new(request, "time", json_integer((json_int_t)c->unix_time));
-    if (c->has_local)
-        json_object_set_new(request, "zone", json_integer(c->local_offset));
-    put_counter(budget, "calls", c, BR_COUNTER_CALLS);
-    put_counter(budget, "tokens", c, BR_COUNTER_TOKENS);
-    put_counter(budget, "asks", c, BR_COUNTER_ASKS);
-    json_object_set_new(request, "budget", budget);
-}

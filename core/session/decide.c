@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "script/command.h"
+#include "script/question.h"
 #include "session/session_priv.h"
 
 /* Pieces of a command that an event names, bytes of a piece, and changes of the environment. */
@@ -217,20 +218,19 @@ static int consult_predicates(struct session *s, struct verdict *v, const char *
 {
     if (!br_table_has_predicates(s->table) || v->effect == BR_EFFECT_DENY)
         return 0;
-    json_t *req = json_pack("{s:s, s:s*, s:s, s:s, s:s*}", "action", e->action, "subject",
-                            e->subject, "callId", call_id, "effect", br_effect_name(v->effect),
-                            "manifest", manifest_said(v));
-    if (e->op.op == BR_OP_EXEC && !e->shell) {
-        json_t *argv = json_array();
-        for (uint32_t i = 0; i < e->op.argc; i++)
-            json_array_append_new(argv, json_string(e->op.argv[i]));
-        json_object_set_new(req, "argv", argv);
-    }
-    session_context_json(&s->context, req);
-    BR_CLEANUP_FREE char *text = json_dumps(req, JSON_COMPACT);
-    json_decref(req);
+    const bool argv = e->op.op == BR_OP_EXEC && !e->shell;
+    const struct br_question q = {.action = e->action,
+                                  .subject = e->subject,
+                                  .call_id = call_id,
+                                  .effect = v->effect,
+                                  .manifest = manifest_said(v),
+                                  .words = argv ? (const char *const *)e->op.argv : NULL,
+                                  .nwords = argv ? e->op.argc : 0,
+                                  .context = &s->context};
+    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(BR_TOOL_JSON_MAX + BR_SUBJECT_MAX);
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    br_out_blob(&o, text ? text : "", text ? strlen(text) : 0);
+    bool whole = br_question_put(&text, &q) == 0; /* none is answered with an error, which denies */
+    br_out_blob(&o, text.data, whole ? text.len : 0);
     if (session_script(s, BR_MSG_PREDICATE, &o) < 0)
         return policy_failed(s, v);
     struct br_rd rd;

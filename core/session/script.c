@@ -5,6 +5,7 @@
  * the check begins), and nothing of a question that was given up is ever taken for the answer of
  * another.
  */
+#include "script/question.h"
 #include "session/session_priv.h"
 
 #define SCRIPT_TIMEOUT_US (5u * 1000000u)
@@ -48,8 +49,10 @@ int session_script(struct session *s, unsigned type, struct br_out *question)
                                      "the policy is not asked any more since it gave no answer");
     int r = s->script.fd < 0 ? -BR_E_PROGRAM_DIED
                              : br_chan_send(&s->script, (enum br_msg_type)type, id, question, NULL);
-    if (r == 0)
+    if (r == 0) {
+        (void)br_chan_soon(&s->script, BR_ANSWER_SOON_US);
         r = session_wait(s, &s->scripted_reply.done, SCRIPT_TIMEOUT_US, false);
+    }
     if (r == 0 && s->scripted_reply.code < 0)
         return session_script_failed(s, s->scripted_reply.code, NULL);
     if (r == 0)

@@ -325,8 +325,6 @@ void session_withhold(struct session *s, const char *call_id, json_t *output);
 /* Everything but changes of the environment that a command line makes by itself. Valid as long as
  * `s` and `e`. */
 void session_context(const struct session *s, const struct effect *e, struct br_context *c);
-/* The same as members of the request that the operator's predicates get. */
-void session_context_json(const struct br_context *c, json_t *request);
 
 /* ---- effect.c: the only way to the sandbox ---- */
 

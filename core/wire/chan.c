@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -185,6 +186,19 @@ int br_chan_dispatch(struct br_chan *c, struct br_err *err)
     }
     msg_close_fds(&m);
     return r;
+}
+
+bool br_chan_soon(const struct br_chan *c, unsigned us)
+{
+    struct pollfd p = {.fd = c->fd, .events = POLLIN};
+    uint64_t start = br_now_us();
+    /* a look takes a microsecond or less: the count is for a clock that stands */
+    for (unsigned i = 0; c->fd >= 0 && i < 4 * us && br_now_us() - start < us; i++) {
+        if (poll(&p, 1, 0) > 0)
+            return true;
+        (void)sched_yield();
+    }
+    return false;
 }
 
 /* ---- sending ---- */

@@ -486,6 +486,33 @@ static void descriptors_of_others_on_their_way(void **state)
     assert_int_equal(status, 0);
 }
 
+static uint64_t standing_clock(void)
+{
+    return 1;
+}
+
+/* Also with a clock that stands, and without a channel: it ends, and takes nothing away. */
+static void looking_without_sleep(void **state)
+{
+    (void)state;
+    const struct br_world standing = {.mono_us = standing_clock};
+    struct br_chan none = {.fd = -1};
+    assert_false(br_chan_soon(&rx, 50));
+    assert_false(br_chan_soon(&none, 50));
+    br_world_set(&standing);
+    assert_false(br_chan_soon(&rx, 50));
+    br_world_set(NULL);
+    assert_int_equal(br_chan_send(&tx, BR_MSG_CTL_CANCEL, 1, NULL, NULL), 0);
+    assert_true(br_chan_soon(&rx, 50));
+    assert_int_equal(calls, 0);
+    assert_int_equal(br_chan_dispatch(&rx, NULL), 0);
+    assert_int_equal(calls, 1);
+    assert_false(br_chan_soon(&rx, 0));
+    br_chan_close(&tx);
+    assert_true(br_chan_soon(&rx, 50));
+    assert_int_equal(br_chan_dispatch(&rx, NULL), -BR_E_PEER_GONE);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -501,6 +528,7 @@ int main(void)
         T(blobs_have_a_maximum),
         T(bad_blobs_are_refused),
         T(outgoing_limits),
+        T(looking_without_sleep),
         cmocka_unit_test(descriptors_of_others_on_their_way),
         cmocka_unit_test(names_of_types),
     };

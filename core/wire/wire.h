@@ -90,6 +90,12 @@ void br_chan_forbid(struct br_chan *c, enum br_msg_type type);
  * violation; otherwise what the handler returned.
  */
 int br_chan_dispatch(struct br_chan *c, struct br_err *err);
+/*
+ * Look for a message for up to `us` microseconds without going to sleep; true if there is one, or
+ * the end. For an answer that takes less than waking up does: an idle processor sleeps deeply, and
+ * needs 30 us and more to come back. Others run meanwhile.
+ */
+bool br_chan_soon(const struct br_chan *c, unsigned us);
 
 /* An outgoing message under construction. */
 struct br_out {
