@@ -309,6 +309,7 @@ struct br_cli_foreground {
     const struct br_cli_args *args;
     const char *dir, *manifest, *goal;
     const char *policy;  /* NULL: --policy, if the verb has it; "": the one that is built in */
+    bool as_read;        /* the policy is the one that is read here, whatever is held */
     const char *model;   /* NULL: --model, if the verb has it */
     const char *profile; /* NULL: --profile, if the verb has it */
     char *const *argv;

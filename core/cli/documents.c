@@ -151,7 +151,7 @@ static uint8_t policy_from(const struct br_cli_foreground *f)
 {
     if (f->policy && !f->policy[0])
         return BR_POLICY_BUILT_IN;
-    return f->policy || option(f->args, "policy") ? BR_POLICY_NAMED : BR_POLICY_FOUND;
+    return f->policy || f->as_read || option(f->args, "policy") ? BR_POLICY_NAMED : BR_POLICY_FOUND;
 }
 
 int br_cli_documents_send(const struct br_cli_foreground *f, const struct br_cli_documents *d,

@@ -86,6 +86,7 @@ static int open_link(struct policy_link *l, const struct br_cli_args *a, const c
     struct br_cli_foreground f = {.mode = BR_RUN_POLICY,
                                   .args = a,
                                   .policy = file,
+                                  .as_read = strcmp(a->operands[0], "test") == 0,
                                   .dir = br_cli_opt(a, "dir"),
                                   .manifest = br_cli_opt(a, "manifest"),
                                   .goal = "policy"};

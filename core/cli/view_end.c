@@ -89,6 +89,9 @@ void view_run_header(struct br_cli_view *v, const json_t *data)
         br_buf_printf(&v->out, ", table ");
         br_cli_put_line(&v->out, sha, 12, 12);
     }
+    if (view_u64(data, "policyGeneration")) /* of bridle policy hold */
+        br_buf_printf(&v->out, ", generation %llu",
+                      (unsigned long long)view_u64(data, "policyGeneration"));
     const char *profile = view_str(data, "profile", &n);
     if (n) {
         br_buf_printf(&v->out, ", profile ");

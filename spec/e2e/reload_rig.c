@@ -158,7 +158,7 @@ char *reload_rows(const char *kind)
     BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_BLOB_MAX);
     char *const argv[] = {(char *)"bridle", (char *)"repl",     (char *)"--json",
                           (char *)"-e",     (char *)"policies", NULL};
-    snprintf(what, sizeof(what), "\"kind\":\"%s\"", kind);
+    snprintf(what, sizeof(what), "\"kind\":\"%s%s", kind, *kind ? "\"" : "");
     reload_wait("rows", reload_spawn("rows", argv), &res);
     e2e_expect(&res, 0, "\"kind\":\"current\"");
     for (char *p = (char *)res.out.data, *nl; p && *p && (nl = strchr(p, '\n')); p = nl + 1) {

@@ -48,7 +48,7 @@ int reload_ended(void);
 pid_t reload_spawn(const char *name, char *const *argv);
 /* Its status, and what it said. */
 void reload_wait(const char *name, pid_t pid, struct e2e_result *res);
-/* The rows of `policies` of one kind, as JSON, one a line; free it. */
+/* The rows of `policies` of one kind ("": of all), as JSON, one a line; free it. */
 char *reload_rows(const char *kind);
 /* Fail unless there is this text in what stands, or in its log. */
 void reload_expect_current(const char *text);

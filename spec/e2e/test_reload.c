@@ -95,11 +95,18 @@ static void test_sessions_keep_theirs(void **state)
     expect_record("\"ruleId\":\"operator:no-touch\"");
     expect_record("\"policyGeneration\":2,");
     expect_record("\"policyBy\":\"request\"");
+    e2e_run(&t, &r, "bridle", "show", "last", NULL);
+    e2e_expect(&r, 0, ", generation 2, profile run-v1");
+    e2e_result_free(&r);
     e2e_run(&t, &r, "bridle", "repl", "-e",
             "print(session(sessions[1].runId).policyGeneration, "
             "session(sessions[2].runId).policyGeneration)",
             NULL);
     e2e_expect(&r, 0, "1\t2\n");
+    e2e_result_free(&r);
+    e2e_run(&t, &r, "bridle", "repl", "-e",
+            "map(policies, function(p) return p.kind .. p.generation end)", NULL);
+    e2e_expect(&r, 0, "{ \"earlier1\", \"current2\", \"refused2\" }");
     e2e_result_free(&r);
     /* one that the operator names goes before what stands, and says so */
     e2e_write(&t, "own.lua", LOOSE);
