@@ -234,7 +234,8 @@ int br_cli_demo(const struct br_cli_args *a)
                                       .json = json};
         if (!json)
             printf("A scripted agent works on a copy of the sample project in\n%s\n"
-                   "It will ask before it acts: y allows, anything else denies.\n\n",
+                   "It will ask before it acts: y allows once, r for this run, anything else "
+                   "denies.\n\n",
                    d.project);
         (void)fflush(stdout);
         code = br_cli_foreground(&f);

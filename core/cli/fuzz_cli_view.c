@@ -42,6 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         const uint8_t *nl = memchr(data + at, '\n', size - at);
         size_t n = nl ? (size_t)(nl - (data + at)) : size - at;
         (void)br_cli_view_event(&view, (const char *)data + at, n, NULL);
+        br_cli_view_question(&view, "p", 1, 2);
         (void)br_cli_view_status(&view, status, sizeof(status));
         check_json((const char *)data + at, n);
         at += n + (nl != NULL);

@@ -102,7 +102,7 @@ static json_t *decision_of(struct repl_join *j, const json_t *data)
 
 static void on_votes(struct repl_join *j, const json_t *data)
 {
-    static const char *const keys[] = {"callId", "source", "opaque", "votes"};
+    static const char *const keys[] = {"callId", "source", "opaque", "votes", "grant"};
     json_t *d = j->open;
     if (!d || !same(d, data, "action") || !same(d, data, "subject"))
         return;

@@ -101,28 +101,37 @@ static bool one_of(const char *list, const char *word, size_t n)
     }
 }
 
-/* The same program counts most, then how much the two have in common from the start. */
+/* The same program counts most, then how much the two have in common from the start, in whole words
+ * or directories. */
 static size_t score(const struct br_rule *r, const char *near)
 {
-    size_t common = 0, word = strcspn(near, " ");
+    size_t common = 0, whole = 0, word = strcspn(near, " ");
     const char *slash = memrchr(near, '/', word);
     const char *name = slash ? slash + 1 : near;
     size_t len = (size_t)(near + word - name);
-    while (common < r->text_len && near[common] && near[common] == r->text[common])
-        common++;
+    for (; common < r->text_len && near[common] && near[common] == r->text[common]; common++)
+        if (strchr(" /.:", near[common]))
+            whole = common + 1;
+    if (!near[common])
+        whole = common;
     bool same = len > 0 && r->pattern.kind != BR_MATCH_PATH && one_of(r->text, name, len);
-    return common + (same ? BR_SUBJECT_MAX : 0);
+    return whole + (same ? BR_SUBJECT_MAX : 0);
 }
 
 static bool nearer(const struct candidate *a, const struct candidate *b)
 {
-    return a->score != b->score ? a->score > b->score : a->rule->index < b->rule->index;
+    bool program = a->rule->pattern.kind == BR_MATCH_PROGRAM; /* these say more in one line */
+    if (a->score != b->score)
+        return a->score > b->score;
+    if (program != (b->rule->pattern.kind == BR_MATCH_PROGRAM))
+        return program;
+    return a->rule->index < b->rule->index;
 }
 
 unsigned br_table_instead(const struct br_table *t, const char *action, const char *near,
                           const struct br_context *context, struct br_instead *out, unsigned max)
 {
-    struct candidate best[BR_INSTEAD_MAX];
+    struct candidate best[BR_INSTEAD_MAX] = {{.rule = NULL}};
     unsigned n = 0;
     if (max > BR_INSTEAD_MAX)
         max = BR_INSTEAD_MAX;

@@ -305,7 +305,7 @@ static void decide_words(struct work *k, const char *const *words, size_t n)
     /* a piece is shown with what is said of it alone */
     struct br_verdict own = {.effect = BR_EFFECT_NONE}, *all = k->v;
     if (!k->guess)
-        k->v = &own;
+        k->v = &own; /* cppcheck-suppress autoVariables ; until the end of this function */
     enum br_argv_kind kind = br_argv_unwrap(words, n, &sink, &why);
     if (kind == BR_ARGV_OPAQUE)
         mark_opaque(k, why);

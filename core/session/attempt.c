@@ -25,8 +25,9 @@ static void look_for_grant(struct session *s, struct attempt *a)
 {
     session_environment(s, a, a->environment);
     /* What could not be taken apart may be something else the next time; and of a list of votes
-     * that is full not every rule is known. */
-    bool known = !a->v.opaque && json_array_size(a->v.votes) < SESSION_VOTES_MAX;
+     * that is full not every rule is known. A run of one command has no second time. */
+    bool known =
+        s->mode == BR_RUN_AGENT && !a->v.opaque && json_array_size(a->v.votes) < SESSION_VOTES_MAX;
     a->scope = known ? BR_SCOPE_RUN : BR_SCOPE_ONCE;
     const char *grant = known ? br_ledger_run_allowed(s->ledger, a->e->action, a->e->subject,
                                                       strlen(a->e->subject), a->environment)

@@ -25,19 +25,21 @@ static void put_text(struct br_sha256 *h, const char *s)
     put(h, s ? s : "", s ? strlen(s) : 0);
 }
 
-/* The rules that asked: another one that asks the next time was not answered. */
+/* The rules that asked, and why: another one that asks the next time was not answered. */
 static void put_rules(struct br_sha256 *h, const struct verdict *v)
 {
     const json_t *vote;
     size_t i;
     put_text(h, v->source);
     put_text(h, v->rule_id);
+    put_text(h, v->reason);
     put_count(h, json_array_size(v->votes));
     json_array_foreach(v->votes, i, vote)
     {
         bool asks = strcmp(json_string_value(json_object_get(vote, "effect")), "ask") == 0;
         put_text(h, asks ? json_string_value(json_object_get(vote, "source")) : "");
         put_text(h, asks ? json_string_value(json_object_get(vote, "ruleId")) : "");
+        put_text(h, asks ? json_string_value(json_object_get(vote, "reason")) : "");
     }
 }
 

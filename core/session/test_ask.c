@@ -295,6 +295,60 @@ static void test_another_rule_asks(void **state)
     json_decref(a.v.env);
 }
 
+/* A decision from another minute is made again, and can only get stricter. */
+static void test_decided_again(void **state)
+{
+    struct fixture f;
+    (void)state;
+    static const struct {
+        const char *more;
+        int code;
+        const char *said;
+    } rows[] = {
+        {"", 0, ""},
+        {"," RULE("no-ls", "process.exec", "command", "ls x", "deny"), -BR_E_DENIED, "no-ls"},
+        {"," RULE("ask-ls", "process.exec", "command", "ls x", "ask"), -BR_E_DENIED, "has changed"},
+    };
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        struct effect e;
+        struct attempt a;
+        struct br_err err;
+        json_t *output = NULL, *args = json_pack("{s:[s,s]}", "argv", "ls", "x");
+        open_with(&f, "y");
+        assert_int_equal(tools_resolve("process_exec", args, &e, &err), 0);
+        assert_int_equal(attempt_open(&f.rig.s, &a, "call-1", &e), 0);
+        assert_int_equal(a.code, 0);
+        if (i)
+            use_table(&f, rows[i].more);
+        unsigned decisions = f.rig.seen->events;
+        a.minute--;
+        assert_int_equal(attempt_run(&f.rig.s, &a, &output), rows[i].code);
+        if (!strstr(a.err.text, rows[i].said))
+            fail_msg("%s", a.err.text);
+        /* another answer is recorded, the same one is not recorded twice */
+        assert_int_equal(f.rig.seen->events - decisions, i ? 2 : 0);
+        assert_int_equal(f.rig.seen->effects, i ? 0 : 1);
+        attempt_free(&a);
+        effect_free(&e);
+        json_decref(output);
+        json_decref(args);
+        session_rig_close(&f.rig);
+    }
+}
+
+/* A run of one command has no second time to answer for. */
+static void test_exec_is_once(void **state)
+{
+    struct fixture f;
+    (void)state;
+    open_with(&f, "w");
+    f.rig.s.mode = BR_RUN_EXEC;
+    assert_int_equal(exec_with(&f, make_test), 0);
+    assert_int_equal(f.rig.seen->refused, 1);
+    expect_counts(&f, 1, 0, 1);
+    session_rig_close(&f.rig);
+}
+
 /* ---- answers -------------------------------------------------------------------------------- */
 
 static void test_foreign_and_used_ids(void **state)
@@ -573,6 +627,8 @@ int main(void)
         cmocka_unit_test(test_opaque_is_once),
         cmocka_unit_test(test_deny_and_another_policy),
         cmocka_unit_test(test_another_rule_asks),
+        cmocka_unit_test(test_decided_again),
+        cmocka_unit_test(test_exec_is_once),
         cmocka_unit_test(test_foreign_and_used_ids),
         cmocka_unit_test(test_no_terminal),
         cmocka_unit_test(test_group),

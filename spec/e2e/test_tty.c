@@ -8,8 +8,10 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "support/e2e.h"
 
@@ -193,6 +195,46 @@ static void test_for_the_run(void **state)
     e2e_close(&t);
 }
 
+/* The session dies while two questions are open: nothing happens, and each has its end. */
+static void test_session_dies_at_questions(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    e2e_open(&t, 0);
+    e2e_write(&t, "workspace/src/x", "x\n");
+    e2e_write(&t, "scenario.json", twice);
+    e2e_write(&t, "policy.lua", asking);
+    const char *const argv[] = {
+        "../tests/ptydrive", "-t",  "30", "-e",        ALL,  "run:touch asking", "--",
+        bridle_path(),       "run", "-C", "workspace", "-p", "policy.lua",       "--scenario",
+        "scenario.json",     "go",  NULL};
+    pid_t pid = e2e_spawn(&t, (char *const *)argv, NULL);
+    char *asking_now = NULL;
+    for (unsigned i = 0; i < 1000 && !asking_now; i++) {
+        usleep(20000);
+        asking_now = e2e_read(&t, "asking");
+    }
+    assert_non_null(asking_now);
+    free(asking_now);
+    pid_t session = e2e_find(pid, "bridle-session", 0);
+    assert_true(session > 0);
+    assert_int_equal(kill(session, SIGKILL), 0);
+    e2e_wait(&t, pid, 30, &r);
+    expect(&r, 1, "PROGRAM_DIED");
+    e2e_result_free(&r);
+    e2e_expect_file(&t, "workspace/src/a", NULL);
+    e2e_expect_file(&t, "workspace/src/b", NULL);
+    e2e_run(&t, &r, "bridle", "show", "last", "--json", NULL);
+    assert_int_equal(count(&r.out, "\"type\":\"permission.requested\""), 2);
+    assert_int_equal(count(&r.out, "\"type\":\"permission.resolved\""), 2);
+    assert_int_equal(count(&r.out, "\"decision\":\"deny\""), 2);
+    assert_int_equal(count(&r.out, "\"type\":\"tool.result\""), 3);
+    e2e_result_free(&r);
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
 int main(void)
 {
     e2e_isolate();
@@ -202,6 +244,7 @@ int main(void)
         cmocka_unit_test(test_interrupt_at_a_question),
         cmocka_unit_test(test_interrupt_while_running),
         cmocka_unit_test(test_for_the_run),
+        cmocka_unit_test(test_session_dies_at_questions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
