@@ -67,9 +67,10 @@ static unsigned host_sources(char (*paths)[512], unsigned max)
 static int bootstrap(const struct br_work *w, const struct br_image_build *b, struct br_err *err)
 {
     static char paths[16][512];
-    const char *argv[ARGS_MAX] = {"mmdebstrap", "--mode=unshare", "--format=tar", "--quiet",
+    /* not '--quiet', which keeps what apt says from whoever has to know why */
+    const char *argv[ARGS_MAX] = {"mmdebstrap", "--mode=unshare", "--format=tar",
                                   b->unpack_only ? "--variant=extract" : "--variant=essential"};
-    unsigned n = 5;
+    unsigned n = 4;
     BR_CLEANUP_BUF struct br_buf include = BR_BUF_INIT(PACKAGES_MAX);
     br_buf_printf(&include, "--include=");
     for (const char *const *p = b->packages; *p; p++)

@@ -681,7 +681,24 @@ static void test_build(void **state)
     assert_non_null(strstr(w.said, "\"format\":\"packages\""));
     image(&w, "build --name=none --suite=%s --unpack-only -- no-such-package-anywhere", suite);
     assert_int_equal(w.exit, 1);
+    /* what apt said, not that mmdebstrap gave up */
+    assert_non_null(strstr(w.said, "Unable to locate package no-such-package-anywhere"));
     assert_int_equal(entries(&w, "tmp."), 0);
+    end_world(&w);
+}
+
+/* The store's disk is full: it is not the archive that is wrong. */
+static void test_full(void **state)
+{
+    struct world w;
+    (void)state;
+    test_need_root();
+    make_world(&w, 0);
+    shell(&w, 0, "mkdir %s/large; head -c 2000000 /dev/urandom >%s/large/file", w.dir, w.dir);
+    shell(&w, 0, "mkdir %s/state; mount -t tmpfs -o size=1m,mode=700 tmpfs %s/state", w.dir, w.dir);
+    image(&w, "import --name=x -- %s/large", w.dir);
+    refused(&w, 8, "is full; no image was made");
+    shell(&w, 0, "umount %s/state", w.dir);
     end_world(&w);
 }
 
@@ -696,7 +713,7 @@ int main(void)
         cmocka_unit_test(test_verbs),      cmocka_unit_test(test_side_by_side),
         cmocka_unit_test(test_usage),      cmocka_unit_test(test_evil),
         cmocka_unit_test(test_urls),       cmocka_unit_test(test_deadline),
-        cmocka_unit_test(test_build),
+        cmocka_unit_test(test_build),      cmocka_unit_test(test_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,21 +144,55 @@ static void listen_to(struct talk *t)
     t->text[t->n] = 0;
 }
 
-/* The last line that says something. */
+/* What ends the talk of a program that has said why before. */
+static bool is_epilogue(const char *line)
+{
+    static const char *const begins[] = {"I: ", "E: mmdebstrap failed", "E: apt-get ",
+                                         "tar: Error is not recoverable",
+                                         "tar: Exiting with failure"};
+    for (unsigned i = 0; i < BR_ARRAY_LEN(begins); i++)
+        if (strncmp(line, begins[i], strlen(begins[i])) == 0)
+            return true;
+    return strstr(line, " failed: E: ") || line[strspn(line, " \r")] == 0;
+}
+
+/* The last line that says something, and if there is one, that says why. */
 static void last_line(struct talk *t, struct br_buf *out)
 {
-    while (t->n && (t->text[t->n - 1] == '\n' || t->text[t->n - 1] == ' '))
-        t->text[--t->n] = 0;
-    const char *line = strrchr(t->text, '\n');
-    line = line ? line + 1 : t->text;
-    line += strspn(line, " \xe2\xa8\xaf\x1b[0123456789;m"); /* what decorates it */
-    (void)br_buf_put_visible(out, line, strnlen(line, 400), true);
+    const char *best = NULL;
+    for (size_t end = t->n; end > 0;) {
+        size_t from = end;
+        while (from > 0 && t->text[from - 1] != '\n')
+            from--;
+        t->text[end] = 0;
+        if (t->text[from] && !is_epilogue(t->text + from)) {
+            best = t->text + from;
+            break;
+        }
+        if (!best && t->text[from])
+            best = t->text + from;
+        end = from ? from - 1 : 0;
+    }
+    if (!best)
+        return;
+    best += strspn(best, " \xe2\xa8\xaf\x1b[0123456789;m"); /* what decorates it */
+    (void)br_buf_put_visible(out, best, strnlen(best, 400), true);
+}
+
+static bool disk_is_full(const struct talk *t)
+{
+    return t->n && (strcasestr(t->text, "no space left on device") ||
+                    strstr(t->text, ": Wrote only ")); /* tar's words for it */
 }
 
 static int judge(const struct br_tool *t, int status, struct talk *talk, struct br_err *err)
 {
     if (t->any_status || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
         return 0;
+    if (disk_is_full(talk))
+        return br_err_set(err, BR_E_STORE_FAILED,
+                          "the file system of the store of images is full; no image was made. Make "
+                          "room where the state directory is, and start again");
     BR_CLEANUP_BUF struct br_buf said = BR_BUF_INIT(4096);
     last_line(talk, &said);
     const char *text = br_buf_cstr(&said);
