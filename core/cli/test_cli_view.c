@@ -87,10 +87,12 @@ static const char *const hostile_events[][2] = {
                    "\",\"policy\":\"" HOSTILE "\",\"manifest\":\"" HOSTILE
                    "\",\"tableSha256\":\"" HOSTILE "\",\"rules\":3,\"profile\":\"" HOSTILE "\"}"},
     {"bridle.launch",
-     "{\"receipt\":{\"version\":1,\"backend\":\"" HOSTILE "\",\"sha256\":\"" HOSTILE
-     "\",\"identity\":{\"kind\":\"" HOSTILE "\"},\"seccompFilter\":{\"sha256\":\"" HOSTILE
-     "\"},\"cgroups\":[{\"path\":\"" HOSTILE "\"}],\"mountTable\":[{\"target\":\"" HOSTILE
-     "\",\"type\":\"" HOSTILE "\",\"flags\":\"" HOSTILE "\",\"bytes\":1}]}}"},
+     "{\"receipt\":{\"version\":1,\"backend\":\"" HOSTILE "\",\"image\":{\"id\":\"" HOSTILE
+     "\",\"verified\":\"" HOSTILE "\"},\"leases\":[{\"point\":\"" HOSTILE "\",\"kind\":\"" HOSTILE
+     "\"}],\"sha256\":\"" HOSTILE "\",\"identity\":{\"kind\":\"" HOSTILE
+     "\"},\"seccompFilter\":{\"sha256\":\"" HOSTILE "\"},\"cgroups\":[{\"path\":\"" HOSTILE
+     "\"}],\"mountTable\":[{\"target\":\"" HOSTILE "\",\"type\":\"" HOSTILE
+     "\",\"flags\":\"" HOSTILE "\",\"bytes\":1}]}}"},
     {"bridle.text", "{\"stream\":\"s\",\"text\":\"" HOSTILE "\",\"final\":true}"},
     {"tool.call", "{\"callId\":\"" HOSTILE "\",\"tool\":\"" HOSTILE "\",\"input\":{\"" HOSTILE
                   "\":\"" HOSTILE "\",\"content\":\"" HOSTILE "\\n" HOSTILE "\"}}"},

@@ -4,6 +4,7 @@
  * texts are shown like anybody's.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/view_priv.h"
 #include "session/isolation.h"
@@ -134,6 +135,45 @@ static void put_mounts(struct br_cli_view *v, const json_t *r)
     }
 }
 
+static void put_image(struct br_cli_view *v, const json_t *r)
+{
+    struct row w;
+    size_t n;
+    const json_t *image = json_object_get(r, "image");
+    const char *verified = view_str(image, "verified", &n);
+    row_begin(&w, v);
+    text(&w, image, "id", 71);
+    br_buf_printf(&w.text, ", ");
+    if (n == 0 || strcmp(verified, "not") == 0)
+        br_buf_printf(&w.text, "not verified");
+    else
+        text(&w, image, "verified", 24);
+    row_end(&w, "    image");
+}
+
+/* The quotas of disks: their mounts above say nothing of them. */
+static void put_leases(struct br_cli_view *v, const json_t *r)
+{
+    struct row w;
+    const json_t *l;
+    size_t i;
+    json_array_foreach(json_object_get(r, "leases"), i, l)
+    {
+        row_begin(&w, v);
+        text(&w, l, "point", 512);
+        br_buf_printf(&w.text, "  ");
+        text(&w, l, "kind", 12);
+        br_buf_printf(&w.text, "  ");
+        view_put_bytes(&w.text, view_u64(l, "bytes"));
+        br_buf_printf(&w.text, ", %llu inodes", (unsigned long long)view_u64(l, "inodes"));
+        const json_t *copied = json_object_get(l, "copied");
+        if (copied)
+            br_buf_printf(&w.text, ", %llu files copied",
+                          (unsigned long long)view_u64(copied, "files"));
+        row_end(&w, i ? "" : "    leases");
+    }
+}
+
 void view_receipt(struct br_cli_view *v, const json_t *data)
 {
     struct row w;
@@ -148,9 +188,11 @@ void view_receipt(struct br_cli_view *v, const json_t *data)
     if (json_object_get(r, "sha256"))
         br_buf_printf(&w.text, br_isolation_verify(r) ? " (matches)" : " (DOES NOT MATCH)");
     row_end(&w, "  isolation");
+    put_image(v, r);
     put_identity(v, r);
     put_locks(v, r);
     put_limits(v, r);
     put_cgroups(v, r);
     put_mounts(v, r);
+    put_leases(v, r);
 }

@@ -70,6 +70,11 @@ static void test_disks(void **state)
     run(&t, 0, NULL, "truncate", "-s0", "a.txt");
     run(&t, 0, "before", "cat", "/state/note", "a.txt");
     run(&t, 1, "No space left on device", "dd", "if=/dev/zero", "of=big");
+    e2e_run(&t, &r, "bridle", "show", "last", NULL); /* the receipt has the quotas of disks */
+    e2e_expect(&r, 0, "    image      host, not verified\n");
+    e2e_expect(&r, 0, "    leases     /workspace  ext4  ");
+    e2e_expect(&r, 0, " 32 inodes\n");
+    e2e_result_free(&r);
     BR_CLEANUP_FREE char *text = e2e_read(&t, "workspace/a.txt");
     assert_string_equal(text, "before\n");
     assert_null(e2e_read(&t, "workspace/big"));
