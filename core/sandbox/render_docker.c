@@ -59,27 +59,32 @@ static int check(const struct br_plan *plan, struct br_err *err)
     return 0;
 }
 
+/* `env` is whose it is, NULL for everybody's. */
 static void put_tmpfs(struct argv *a, const char *at, uint64_t bytes, uint64_t inodes, bool noexec,
-                      const char *mode)
+                      const struct br_docker_env *env)
 {
-    word(a, "--tmpfs=%s:rw,nosuid,nodev,%s,size=%llu,nr_inodes=%llu,mode=%s", at,
-         noexec ? "noexec" : "exec", (unsigned long long)bytes, (unsigned long long)inodes, mode);
+    char owner[64] = "mode=1777";
+    if (env)
+        snprintf(owner, sizeof(owner), "mode=0700,uid=%u,gid=%u", env->uid, env->gid);
+    word(a, "--tmpfs=%s:rw,nosuid,nodev,%s,size=%llu,nr_inodes=%llu,%s", at,
+         noexec ? "noexec" : "exec", (unsigned long long)bytes, (unsigned long long)inodes, owner);
 }
 
 static void put_mounts(struct argv *a, const struct br_plan *plan, const struct br_docker_env *env)
 {
     const struct br_limits *l = &plan->limits;
-    put_tmpfs(a, "/tmp", l->tmp_bytes, l->tmp_inodes, plan->flags & BR_PLAN_TMP_NOEXEC, "1777");
-    put_tmpfs(a, BR_BOX_HOME, l->tmp_bytes, l->tmp_inodes, plan->flags & BR_PLAN_HOME_NOEXEC,
-              "0700");
+    put_tmpfs(a, "/tmp", l->tmp_bytes, l->tmp_inodes, plan->flags & BR_PLAN_TMP_NOEXEC, NULL);
+    put_tmpfs(a, BR_BOX_HOME, l->tmp_bytes, l->tmp_inodes, plan->flags & BR_PLAN_HOME_NOEXEC, env);
     for (unsigned i = 0; i < BR_DISKS; i++)
         if (plan->disks[i].kind == BR_QUOTA_TMPFS)
             put_tmpfs(a, br_disk_points[i], plan->disks[i].bytes, plan->disks[i].inodes,
-                      plan->flags & br_disk_noexec[i], "0700");
+                      plan->flags & br_disk_noexec[i], env);
     word(a, "--mount=type=bind,src=%s,dst=/bridle-init,readonly", env->init);
     if (plan->workspace != BR_WORKSPACE_BIND)
         return;
-    word(a, "--mount=type=bind,src=%s,dst=" BR_BOX_WORKSPACE ",readonly", env->workspace);
+    /* 'readonly' does not reach what is mounted below, before version 25: so that stays out */
+    word(a, "--mount=type=bind,src=%s,dst=" BR_BOX_WORKSPACE ",readonly,bind-nonrecursive=true",
+         env->workspace);
     for (uint32_t i = 0; i < plan->nallowed; i++) {
         const char *p = plan->allowed_paths[i];
         bool tree;
@@ -111,14 +116,16 @@ int br_docker_argv(struct br_buf *out, const struct br_plan *plan, const struct 
     word(&a, "--cap-drop=ALL");
     word(&a, "--security-opt=no-new-privileges");
     word(&a, "--security-opt=seccomp=%s", env->seccomp);
-    word(&a, "--ipc=private");
+    word(&a, "--ipc=none"); /* of its own, and without a /dev/shm beside what the plan counts */
     word(&a, "--cgroupns=private");
     word(&a, "--hostname=bridle");
     word(&a, "--user=%u:%u", env->uid, env->gid);
     word(&a, "--memory=%llu", (unsigned long long)l->memory_bytes);
     word(&a, "--memory-swap=%llu", (unsigned long long)l->memory_bytes);
     word(&a, "--pids-limit=%u", l->pids);
-    word(&a, "--cpus=%u.%02u", l->cpu_percent / 100, l->cpu_percent % 100);
+    /* '--cpus' is refused where the host has fewer */
+    word(&a, "--cpu-period=100000");
+    word(&a, "--cpu-quota=%llu", 1000ull * l->cpu_percent);
     word(&a, "--ulimit=nofile=%u:%u", l->nofile, l->nofile);
     word(&a, "--ulimit=fsize=%llu:%llu", (unsigned long long)l->fsize_bytes,
          (unsigned long long)l->fsize_bytes);

@@ -91,6 +91,12 @@ int br_sources_resolve(struct br_plan *plan, int ws, struct br_err *err)
         r = fingerprint(&tree, &root, all, plan->nallowed, i, &plan->sources[i], err);
     if (r == 0)
         r = br_tree_check_links(&tree, err);
+    if (r == 0 && covers->n && plan->backend == BR_BACKEND_DOCKER)
+        r = br_err_set(
+            err, BR_E_REQUIREMENT_MISSING,
+            "Docker cannot express that '%.512s', below an allowed path, stays as it is; "
+            "nothing was started. Use the backend 'native', or allow less",
+            covers->text + covers->items[0].path);
     plan->nsources = r == 0 ? plan->nallowed : 0;
     close_all(all, opened);
     br_tree_free(&tree);

@@ -70,6 +70,10 @@ static int take_allowed(struct session *s, struct br_plan *plan, struct br_err *
                  "the allowed path '%.512s' stays read-only: the rule '%.256s' denies writing it",
                  path, rule);
         text[br_utf8_floor(text, strlen(text))] = 0;
+        if (s->mode == BR_RUN_PLAN) { /* no record: it is said in the report */
+            br_buf_put(&s->warnings, text, strlen(text) + 1);
+            continue;
+        }
         int r = session_record(s, "bridle.notice", "kernel",
                                json_pack("{s:s, s:s}", "code", "POLICY_WARNING", "message", text));
         if (r < 0)

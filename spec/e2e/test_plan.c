@@ -23,10 +23,11 @@ static const char allow_all[] = "local policy = require 'bridle.policy'\n"
                                 "return policy.bundle { api = 1, name = 'allow-all', rules = {\n"
                                 "  policy.allow { id = 'all', action = '*' } } }\n";
 
-#define MANIFEST(more_)                                                                            \
-    "id: fix\ntitle: fix\ngoal: fix it\nacceptance: [done]\nallowed_paths: [src/**]\n"             \
+#define MANIFEST_OF(paths_)                                                                        \
+    "id: fix\ntitle: fix\ngoal: fix it\nacceptance: [done]\nallowed_paths: [" paths_ "]\n"         \
     "permissions: {process.exec: allow, fs.read: allow, fs.write: allow}\n"                        \
-    "delivery: {type: none}\n" more_
+    "delivery: {type: none}\n"
+#define MANIFEST(more_) MANIFEST_OF("src/**") more_
 
 static void open_project(struct e2e *t)
 {
@@ -108,6 +109,26 @@ static void test_plan_starts_nothing(void **state)
 }
 
 /* The plan ends as exec would, before its command starts. */
+/* What a rule takes from the allowed paths is said before a run as well. */
+static void test_plan_warns(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    e2e_write(&t, "task.yaml", MANIFEST_OF("src/**, .git/**"));
+    e2e_run(&t, &r, "bridle", "activate", "run-v1", NULL);
+    e2e_expect(&r, 0, "is activated");
+    e2e_result_free(&r);
+    run_with(&t, &r, "plan", NULL, NULL);
+    e2e_expect(&r, 0, "'.git/**' stays read-only");
+    e2e_result_free(&r);
+    run_with(&t, &r, "plan", "--json", NULL);
+    e2e_expect(&r, 0, "'.git/**' stays read-only: the rule");
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
 static void test_plan_refuses_as_exec_does(void **state)
 {
     (void)state;
@@ -236,6 +257,10 @@ static void test_other_backends(void **state)
     open_project(&t);
     run_with(&t, &r, "plan", "--backend=docker", NULL);
     e2e_expect(&r, 6, "Docker cannot express the image 'host'");
+    e2e_result_free(&r);
+    e2e_write(&t, "workspace/src/.git/config", ""); /* the mounts of ours keep it as it is */
+    run_with(&t, &r, "plan", "--backend=docker", NULL);
+    e2e_expect(&r, 6, "Docker cannot express that 'src/.git', below an allowed path");
     e2e_result_free(&r);
     run_with(&t, &r, "plan", "--backend=podman", NULL);
     e2e_expect(&r, 2, "native, bwrap and docker");
@@ -766,6 +791,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan_starts_nothing),
+        cmocka_unit_test(test_plan_warns),
         cmocka_unit_test(test_plan_refuses_as_exec_does),
         cmocka_unit_test(test_plan_is_what_is_made),
         cmocka_unit_test(test_other_backends),
