@@ -75,9 +75,11 @@ int br_state_open(const char *path, struct br_err *err)
                           "was started. Name one of your own with BRIDLE_STATE_DIR",
                           path, (unsigned)st.st_uid, (unsigned)geteuid());
     if ((st.st_mode & 077) != 0)
-        return br_err_set(err, BR_E_STORE_FAILED,
-                          "the state directory '%s' is open to other users (mode %03o); nothing "
-                          "was started. chmod 700 it",
-                          path, (unsigned)st.st_mode & 0777);
+        return br_err_set(
+            err, BR_E_STORE_FAILED,
+            "the state directory '%s' is open to other users (mode %03o); nothing "
+            "was started. chmod 700 it if nothing but Bridle uses it, or name another "
+            "one with BRIDLE_STATE_DIR",
+            path, (unsigned)st.st_mode & 0777);
     return br_steal_fd(&fd);
 }

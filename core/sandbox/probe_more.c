@@ -203,10 +203,11 @@ static void probe_lease(const struct br_host *h, bool ext4, struct br_probe *p)
                    : br_lease_probe_tmpfs(h, detail, &err);
     br_probe_row(
         p, ext4 ? "ext4 lease" : "tmpfs lease", r < 0 ? BR_PROBE_MISSING : BR_PROBE_OK, false,
-        ext4 ? "As root: apt-get install e2fsprogs; modprobe loop; in a container, give it "
-               "/dev/loop-control and /dev/loop* (--privileged). Or use the profile "
-               "workspace-tmpfs-v1"
-             : "Use a kernel with CONFIG_TMPFS");
+        !ext4         ? "Use a kernel with CONFIG_TMPFS"
+        : h && h->uid ? "Use the profile workspace-tmpfs-v1, or run Bridle as root"
+                      : "apt-get install e2fsprogs; modprobe loop; in a container, give it "
+                        "/dev/loop-control and /dev/loop* (--privileged). Or use the profile "
+                        "workspace-tmpfs-v1");
     snprintf(p->detail, sizeof(p->detail), "%.250s", r < 0 ? err.text : detail);
 }
 
