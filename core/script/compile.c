@@ -34,6 +34,13 @@ void br_compile_out_free(struct br_compile_out *o)
     o->warnings = NULL;
 }
 
+void br_compile_kept_free(struct br_compile_kept *k)
+{
+    json_decref(k->profile);
+    k->profile = NULL;
+    br_script_free(&k->assembler);
+}
+
 static void set_place(struct br_compile_out *out, const char *file, unsigned line)
 {
     snprintf(out->file, sizeof(out->file), "%s", file ? file : "");
@@ -316,15 +323,21 @@ static json_t *make_input(const struct br_compile_in *in, json_t *profile, json_
     return NULL;
 }
 
-static int assemble(struct job *job, struct br_err *err)
+static int assemble(struct job *job, struct br_compile_kept *kept, struct br_err *err)
 {
-    struct br_script *c = job->input ? br_script_new(BR_SCRIPT_MEMORY_MAX) : NULL;
+    struct br_script *c = kept ? br_steal_ptr(&kept->assembler) : NULL;
+    if (job->input && !c)
+        c = br_script_new(BR_SCRIPT_MEMORY_MAX);
+    if (!job->input)
+        br_script_free(&c);
     if (!c)
         return br_err_set(err, BR_E_NOMEM, "no memory to compile the policy");
     c->hard_timer = job->from->hard_timer;
     lua_pushcfunction(c->L, run_compile);
     lua_pushlightuserdata(c->L, job);
     int r = br_script_call(c, 1, 0, BR_SCRIPT_COMPILE_US, BR_E_INVALID_POLICY, err);
+    if (kept && r == 0)
+        kept->assembler = br_steal_ptr(&c);
     br_script_free(&c);
     return r;
 }
@@ -334,9 +347,15 @@ int br_compile(struct br_script *s, const struct br_compile_in *in, struct br_co
 {
     json_t *profile = NULL, *tree = NULL, *marks = NULL;
     unsigned line = 0;
-    int r = evaluate_profile(s, in, &profile, out, err);
+    int r = 0;
+    if (in->kept && in->kept->profile)
+        profile = json_incref(in->kept->profile);
+    else
+        r = evaluate_profile(s, in, &profile, out, err);
     if (r < 0)
         return r;
+    if (in->kept && !in->kept->profile)
+        in->kept->profile = json_incref(profile);
     r = evaluate_bundle(s, in, out, err);
     set_place(out, in->policy_len ? in->policy_path : DEFAULT_POLICY_NAME, s->error_line);
     if (r < 0) {
@@ -353,7 +372,7 @@ int br_compile(struct br_script *s, const struct br_compile_in *in, struct br_co
     }
     struct job job = {.input = make_input(in, profile, tree, marks), .from = s, .out = out};
     int top = lua_gettop(s->L);
-    r = assemble(&job, err);
+    r = assemble(&job, in->kept, err);
     lua_settop(s->L, top); /* what a copy that failed left behind */
     json_decref(job.input);
     if (r < 0)

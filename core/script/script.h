@@ -211,7 +211,15 @@ extern const unsigned br_script_nmodules;
 
 /* ---- what is compiled (compile.c) ---- */
 
+/* What a caller who compiles again and again keeps in between: a fuzzer does. */
+struct br_compile_kept {
+    json_t *profile;             /* of the first time */
+    struct br_script *assembler; /* in which profile, rules and manifest are put together */
+};
+void br_compile_kept_free(struct br_compile_kept *k);
+
 struct br_compile_in {
+    struct br_compile_kept *kept; /* NULL: nothing is */
     const char *profile_path; /* or, without a text, the name of a built-in one; "" the default */
     const void *profile;
     size_t profile_len;
