@@ -101,7 +101,7 @@ static int on_predicate(struct br_chan *c, struct br_msg *m, void *ctx, struct b
         _exit(1);
     p->seen->asked++;
     enum session_rig_predicate how = PREDICATE_ANSWERS;
-    if (memmem(text.data, text.len, "bad", 3))
+    if (p->o->always || memmem(text.data, text.len, "bad", 3))
         how = p->o->predicate;
     if (how == PREDICATE_SILENT)
         return 0;
@@ -319,7 +319,24 @@ static int on_nothing(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
     return 0;
 }
 
+static int on_tested(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session_rig_seen *seen = ((struct peers *)ctx)->seen;
+    (void)c, (void)err;
+    br_rd_str(&m->rd, seen->tested_table, sizeof(seen->tested_table));
+    seen->rules = br_rd_u32(&m->rd);
+    seen->warnings = br_rd_u32(&m->rd);
+    seen->probes = br_rd_u32(&m->rd);
+    br_rd_str(&m->rd, seen->tested_file, sizeof(seen->tested_file));
+    seen->line = br_rd_u32(&m->rd);
+    if (br_rd_done(&m->rd) < 0)
+        _exit(1);
+    seen->tested++;
+    return 0;
+}
+
 static const struct br_msg_rule sup_rules[] = {
+    {BR_MSG_SUP_TESTED, BR_PERMIT, 24, 4096, 0, 0, on_tested},
     {BR_MSG_SUP_LAUNCH, BR_PERMIT, 0, BR_MSG_MAX, 0, 1, on_launch},
     {BR_MSG_SUP_STOP, BR_PERMIT, 0, 0, 0, 0, on_nothing},
 };
@@ -350,7 +367,8 @@ static int on_end(struct br_chan *c, int code, void *ctx, struct br_err *err)
 static void send_start(struct peers *p, int client, int audit, int script)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    bool record = p->o->mode != BR_RUN_VALIDATE && p->o->mode != BR_RUN_POLICY;
+    bool record = p->o->mode != BR_RUN_VALIDATE && p->o->mode != BR_RUN_POLICY &&
+                  p->o->mode != BR_RUN_SELFTEST;
     br_buf_put_str(&o.buf, "run-1");
     br_buf_put_u8(&o.buf, (uint8_t)p->o->mode);
     br_buf_put_u8(&o.buf, 0);

@@ -26,6 +26,7 @@ struct session_rig_options {
     bool answer_at_start; /* the client answers before anything was asked */
     bool ask_at_start;    /* the client asks about the policy before there is one */
     enum session_rig_predicate predicate;
+    bool always; /* it is so for every question */
     /*
      * With a terminal: how the client answers each question, one letter for each, the last one for
      * all that follow. y once, r for the run (once where no more is offered), n no; w for the run
@@ -56,6 +57,9 @@ struct session_rig {
         char ask[16384];            /* the last bridle.ask */
         char resolved[16384];       /* the last permission.resolved */
         char result[16384];         /* the last tool.result */
+        unsigned tested, probes;    /* SUP_TESTED: how often; and of the last one these */
+        unsigned rules, warnings, line;
+        char tested_table[65], tested_file[BR_NAME_MAX];
     } * seen;
 };
 
