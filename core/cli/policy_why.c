@@ -384,6 +384,12 @@ static void put_recorded(struct policy_out *o, const struct policy_run *r,
     br_buf_printf(&o->v.out, "recorded: ");
     put_answer(o, d->votes);
     json_array_foreach(json_object_get(d->votes, "votes"), i, vote) put_vote(o, "  vote  ", vote);
+    const char *grant = view_str(d->votes, "grant", &n);
+    if (n) {
+        br_buf_printf(&o->v.out, "  allowed for the rest of the run before: ");
+        policy_out_cell(o, grant, 1);
+        br_buf_printf(&o->v.out, "\n");
+    }
     br_buf_printf(&o->v.out, "  of run ");
     policy_out_cell(o, r->id, 1);
     br_buf_printf(&o->v.out, ", call ");

@@ -31,6 +31,18 @@ static void check(const struct br_table *t, const struct br_request *q)
     br_require(d.nvotes == 0 ? d.effect != BR_EFFECT_ALLOW : d.effect == strictest);
 }
 
+static void check_instead(const struct br_table *t, const char *action, const char *near)
+{
+    struct br_instead list[BR_INSTEAD_MAX];
+    struct br_where where;
+    unsigned n = br_table_instead(t, action, near, NULL, list, BR_INSTEAD_MAX);
+    br_require(n <= BR_INSTEAD_MAX);
+    for (unsigned i = 0; i < n; i++)
+        br_require(list[i].pattern && (br_table_where(t, "profile", list[i].rule_id, &where) ||
+                                       br_table_where(t, "operator", list[i].rule_id, &where) ||
+                                       br_table_where(t, "manifest", list[i].rule_id, &where)));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char *const words[] = {"git", "diff", "src/a.ts"};
@@ -66,6 +78,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     br_require(t && err.code == BR_OK);
     for (size_t i = 0; i < BR_ARRAY_LEN(q); i++)
         check(t, &q[i]);
+    check_instead(t, "process.exec", "/bin/git push origin");
+    check_instead(t, "fs.write", "src/a/b");
+    check_instead(t, "x", NULL);
     br_table_free(&t);
     return 0;
 }
