@@ -355,6 +355,7 @@ int br_box_start(struct br_box *b, const struct br_plan *plan, int ws_fd, int ch
         return br_err_set(err, BR_E_INTERNAL, "a sandbox was started twice");
     b->started = true;
     b->started_us = br_now_us();
+    br_buf_init(&b->mounts_text, BR_EVENT_MAX / 2);
     br_id_make(b->name, "box");
     int r = hand_over(b, plan, ws_fd, chan_fd, err);
     /* while the child mounts, confines itself and executes */
@@ -366,6 +367,12 @@ int br_box_start(struct br_box *b, const struct br_plan *plan, int ws_fd, int ch
         r = br_measure_mounts(b, err);
     if (r == 0)
         r = br_measure_place(b, err);
+    if (r == 0)
+        r = br_measure_settled(b, err);
+    if (r == 0)
+        r = br_measure_check_settled(b, plan, err);
+    if (r == 0)
+        br_mounts_put(&b->mounts_text, &b->measured.mounts);
     if (r == 0 && plan->backend != BR_BACKEND_BWRAP)
         r = await_child(b, true, err);
     if (r == 0)
@@ -429,6 +436,7 @@ void br_box_finish(struct br_box **bp, struct br_box_end *end)
     br_close(&b->pidfd);
     b->host->taken[b->slot] = false;
     br_mounts_free(&b->measured.mounts);
+    br_buf_free(&b->mounts_text);
     free(b);
 }
 

@@ -181,6 +181,7 @@ struct br_box {
     char image[BR_IMAGE_ID_MAX]; /* whose root it was made with, */
     unsigned image_made;         /* and which root of it (br_image_root.made) */
     struct br_measured measured;
+    struct br_buf mounts_text; /* measured.mounts, for the receipt */
     struct br_leases leases;
 };
 
@@ -231,9 +232,16 @@ int br_measure_self(struct br_host *h, struct br_err *err);
 int br_measure_limits(struct br_box *b, struct br_err *err);
 /* Its mounts, when it can make no more. */
 int br_measure_mounts(struct br_box *b, struct br_err *err);
+/*
+ * What only itself could still change, and does not: it is our own code, and has nothing left to do
+ * but to install its filter and to execute. So this is measured, and compared, meanwhile.
+ */
+int br_measure_settled(struct br_box *b, struct br_err *err);
 /* The rest, when it has executed: in its final state, before anybody can ask it to do something. */
 int br_measure_final(struct br_box *b, struct br_err *err);
-/* Refuse what differs from the plan. */
+/* Refuse what differs from the plan: what was measured before it executed, */
+int br_measure_check_settled(struct br_box *b, const struct br_plan *plan, struct br_err *err);
+/* and after; the workspace's names, which others can change, last. */
 int br_measure_check(struct br_box *b, const struct br_plan *plan, struct br_err *err);
 /* The isolation receipt, a JSON object. */
 int br_receipt_write(struct br_buf *out, const struct br_box *b, const struct br_plan *plan,

@@ -244,6 +244,19 @@ int br_measure_mounts(struct br_box *b, struct br_err *err)
     return r;
 }
 
+/* Nothing that is asked like a debugger asks: between "not dumpable" and the end of its exec an
+ * ordinary user's launcher would be refused. */
+int br_measure_settled(struct br_box *b, struct br_err *err)
+{
+    struct br_measured *m = &b->measured;
+    BR_CLEANUP_FD int dir = open_proc(b);
+    int r = read_rlimits(b, dir, err);
+    m->session = getsid(b->pid);
+    cpu_set_t cpus;
+    m->cpus = sched_getaffinity(b->pid, sizeof(cpus), &cpus) == 0 ? (unsigned)CPU_COUNT(&cpus) : 0;
+    return r;
+}
+
 int br_measure_final(struct br_box *b, struct br_err *err)
 {
     char who[16];
@@ -255,13 +268,8 @@ int br_measure_final(struct br_box *b, struct br_err *err)
         r = read_status(dir, m, err);
     if (r == 0)
         r = br_image_measure(b, dir, err);
-    if (r == 0)
-        r = read_rlimits(b, dir, err);
     ssize_t n = r == 0 ? readlinkat(dir, "cwd", m->cwd, sizeof(m->cwd) - 1) : 0;
     m->cwd[n > 0 ? n : 0] = 0;
-    m->session = getsid(b->pid);
-    cpu_set_t cpus;
-    m->cpus = sched_getaffinity(b->pid, sizeof(cpus), &cpus) == 0 ? (unsigned)CPU_COUNT(&cpus) : 0;
     return r;
 }
 
@@ -343,21 +351,23 @@ static int check_mounts(struct br_box *b, const struct br_plan *plan, struct br_
     return r;
 }
 
-int br_measure_check(struct br_box *b, const struct br_plan *plan, struct br_err *err)
+int br_measure_check_settled(struct br_box *b, const struct br_plan *plan, struct br_err *err)
 {
     if (br_weak(ANY))
         return 0; /* tests only: what is weaker is what they are about */
+    int r = check_mounts(b, plan, err);
+    return r < 0 ? r : br_cg_compare(&b->measured.limits, &plan->limits, err);
+}
+
+int br_measure_check(struct br_box *b, const struct br_plan *plan, struct br_err *err)
+{
+    if (br_weak(ANY))
+        return 0;
     const char *what = check_privilege(b);
     if (!what)
         what = check_rest(b, plan);
-    if (what)
-        return differs(err, what);
-    int r = br_who_check(&b->who, &b->measured, err);
-    if (r == 0)
-        r = check_mounts(b, plan, err);
-    if (r == 0)
-        r = br_places_check(b, plan, err);
-    return r < 0 ? r : br_cg_compare(&b->measured.limits, &plan->limits, err);
+    int r = what ? differs(err, what) : br_who_check(&b->who, &b->measured, err);
+    return r < 0 ? r : br_places_check(b, plan, err);
 }
 
 static void put_cgroups(struct br_buf *out, const struct br_box *b)
@@ -428,7 +438,7 @@ int br_receipt_write(struct br_buf *out, const struct br_box *b, const struct br
     br_buf_printf(out, ",\"session\":%d,\"cwd\":", (int)m->session);
     br_buf_put_json_str(out, m->cwd, strlen(m->cwd));
     br_buf_printf(out, ",\"mounts\":%u,\"mountTable\":", m->mounts.n);
-    br_mounts_put(out, &m->mounts);
+    (void)br_buf_put(out, b->mounts_text.data, b->mounts_text.len);
     br_buf_printf(out, ",\"allowedPaths\":%u,\"leases\":", plan->nallowed);
     br_leases_receipt(out, &b->leases, &b->shared->copied);
     br_buf_printf(out, ",\"cgroups\":[");
@@ -436,5 +446,7 @@ int br_receipt_write(struct br_buf *out, const struct br_box *b, const struct br
     br_buf_put_u8(out, ']');
     put_limits(out, m);
     br_buf_put_u8(out, '}');
-    return out->failed ? br_err_set(err, BR_E_INTERNAL, "the isolation receipt is too large") : 0;
+    return out->failed || b->mounts_text.failed
+               ? br_err_set(err, BR_E_INTERNAL, "the isolation receipt is too large")
+               : 0;
 }
