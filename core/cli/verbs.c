@@ -242,7 +242,7 @@ const struct br_cli_verb br_cli_verbs[] = {
              {"format", 0, "FORMAT",
               "what SOURCE is: auto, docker, oci, tar or directory\n(default: auto)",
               BR_COMPLETE_NONE},
-             {"suite", 0, "SUITE", "build: the release of Debian (default: bookworm)",
+             {"suite", 0, "SUITE", "build: the release (default: that of the host)",
               BR_COMPLETE_NONE},
              {"mirror", 0, "MIRROR",
               "build: an address, a line of sources.list, or a file of\napt's (default: what "

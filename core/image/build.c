@@ -64,6 +64,63 @@ static unsigned host_sources(char (*paths)[512], unsigned max)
     return n;
 }
 
+static bool read_file(const char *path, struct br_buf *out)
+{
+    struct br_err ignored = {.code = BR_OK};
+    BR_CLEANUP_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    return fd >= 0 && br_read_all(fd, out, path, &ignored) == 0 && br_buf_cstr(out);
+}
+
+void br_image_host_suite(char suite[BR_IMAGE_SUITE_MAX])
+{
+    static const char key[] = "\nVERSION_CODENAME=";
+    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(64u * 1024);
+    br_buf_printf(&text, "\n");
+    const char *at = read_file("/etc/os-release", &text) ? strstr(br_buf_cstr(&text), key) : NULL;
+    at = at ? at + strlen(key) : "";
+    at += *at == '"' || *at == '\'';
+    size_t n = strspn(at, "abcdefghijklmnopqrstuvwxyz0123456789.-");
+    snprintf(suite, BR_IMAGE_SUITE_MAX, "%.*s", n && n < BR_IMAGE_SUITE_MAX ? (int)n : 8,
+             n && n < BR_IMAGE_SUITE_MAX ? at : "bookworm");
+}
+
+/* Is `word` one of the words of a file of apt's, outside of its comments? */
+static bool mentions(const char *path, const char *word)
+{
+    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(1u << 20);
+    if (!read_file(path, &text))
+        return false;
+    size_t n = strlen(word);
+    for (const char *line = br_buf_cstr(&text); *line;) {
+        const char *end = line + strcspn(line, "\n");
+        for (const char *p = line; *line != '#' && p < end;) {
+            size_t k = strcspn(p, " \t\r\n");
+            if (k == n && memcmp(p, word, n) == 0)
+                return true;
+            p += k + strspn(p + k, " \t\r");
+        }
+        line = end + (*end == '\n');
+    }
+    return false;
+}
+
+/* The host's sources say which releases there are, whatever mmdebstrap is told: an image of another
+ * one is not to have its name. */
+static int check_sources(const char *suite, char (*paths)[512], unsigned n, struct br_err *err)
+{
+    char own[BR_IMAGE_SUITE_MAX];
+    br_image_host_suite(own);
+    bool there = n == 0 || strcmp(suite, own) == 0;
+    for (unsigned i = 0; i < n && !there; i++)
+        there = mentions(paths[i], suite);
+    return there
+               ? 0
+               : br_err_set(err, BR_E_USAGE,
+                            "the sources of apt on this machine do not have the suite '%.80s'; no "
+                            "image was made. Say where it is with --mirror",
+                            suite);
+}
+
 static int bootstrap(const struct br_work *w, const struct br_image_build *b, struct br_err *err)
 {
     static char paths[16][512];
@@ -85,6 +142,9 @@ static int bootstrap(const struct br_work *w, const struct br_image_build *b, st
     for (const char *const *m = b->mirrors; *m && n < ARGS_MAX - 1; m++)
         argv[n++] = *m;
     unsigned found = *b->mirrors ? 0 : host_sources(paths, BR_ARRAY_LEN(paths));
+    int r = check_sources(b->suite, paths, found, err);
+    if (r < 0)
+        return r;
     for (unsigned i = 0; i < found; i++)
         argv[n++] = paths[i];
     BR_CLEANUP_FD int out = br_open_beneath(w->fd, "plain", O_WRONLY | O_CREAT | O_EXCL, 0600);

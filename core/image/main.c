@@ -149,8 +149,10 @@ static int verb_build(const struct br_image_store *s, const struct options *o, c
     bool existed = false;
     if (n < 1)
         return usage("'bridle image %s' needs the name of a package", "build");
+    char own[BR_IMAGE_SUITE_MAX];
+    br_image_host_suite(own);
     struct br_image_build b = {.name = o->name,
-                               .suite = o->suite ? o->suite : "bookworm",
+                               .suite = o->suite ? o->suite : own,
                                .mirrors = o->mirrors,
                                .packages = (const char *const *)args,
                                .unpack_only = o->unpack_only,

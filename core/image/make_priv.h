@@ -109,6 +109,9 @@ struct br_image_build {
     uint64_t max_bytes, max_entries;
     unsigned max_seconds; /* 0: BR_BUILD_SECONDS */
 };
+#define BR_IMAGE_SUITE_MAX 32
+/* The release of this machine, by its os-release; "bookworm" if that does not say. */
+void br_image_host_suite(char suite[BR_IMAGE_SUITE_MAX]);
 int br_image_build(const struct br_image_store *s, const struct br_image_build *b,
                    struct br_image *img, bool *existed, struct br_err *err);
 

@@ -671,15 +671,20 @@ static void test_build(void **state)
     make_world(&w, 0);
     shell(&w, 0, ". /etc/os-release; echo $VERSION_CODENAME");
     w.said[strcspn(w.said, "\n")] = 0;
-    char suite[32];
-    snprintf(suite, sizeof(suite), "%.31s", w.said);
-    image(&w, "build --name=tiny --suite=%s --unpack-only -- busybox-static", suite);
+    char source[96]; /* the suite is that of this machine */
+    snprintf(source, sizeof(source), "\"source\":\"%.31s: busybox-static\"", w.said);
+    image(&w, "build --name=tiny --unpack-only -- busybox-static");
     accepted(&w, id);
     extract(&w, id);
     shell(&w, 0, "cd %s/work/out; find . -name busybox -type f -perm 755 | grep -q busybox", w.dir);
     image(&w, "show --json tiny");
     assert_non_null(strstr(w.said, "\"format\":\"packages\""));
-    image(&w, "build --name=none --suite=%s --unpack-only -- no-such-package-anywhere", suite);
+    assert_non_null(strstr(w.said, source));
+    /* an image of this release is not to be called another one */
+    image(&w, "build --name=none --suite=no-such-suite --unpack-only -- base-files");
+    assert_int_equal(w.exit, 2);
+    assert_non_null(strstr(w.said, "do not have the suite 'no-such-suite'"));
+    image(&w, "build --name=none --unpack-only -- no-such-package-anywhere");
     assert_int_equal(w.exit, 1);
     /* what apt said, not that mmdebstrap gave up */
     assert_non_null(strstr(w.said, "Unable to locate package no-such-package-anywhere"));
