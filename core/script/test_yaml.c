@@ -48,6 +48,9 @@ static void test_scalars(void **state)
         {"a: 'it''s'\nb: \"\\u263a\\n\"\n", "{\"a\":\"it's\",\"b\":\"\xe2\x98\xba\\n\"}"},
         {"--- \na: 1\n...\n", "{\"a\":1}"},
         {"'<<': 1\n", "{\"<<\":1}"},
+        {"\xef\xbb\xbf"
+         "a: 1\nb: 2\n",
+         "{\"a\":1,\"b\":2}"},
     };
     for (size_t i = 0; i < BR_ARRAY_LEN(list); i++) {
         char got[512];

@@ -223,6 +223,12 @@ int br_yaml_parse(const void *text, size_t n, json_t **tree, json_t **marks, uns
     *tree = *marks = NULL;
     if (!br_utf8_valid(text, n))
         return br_err_set(err, BR_E_INVALID_MANIFEST, "the text is not valid UTF-8");
+    /* the mark that some editors begin a file with; libyaml, told the encoding, would not skip it
+     */
+    if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
+        text = (const char *)text + 3;
+        n -= 3;
+    }
     struct builder b = {.marks = json_object(), .line = line, .err = err};
     br_buf_init(&b.path, YAML_DEPTH_MAX * (YAML_KEY_MAX + 8));
     if (!b.marks || !yaml_parser_initialize(&b.parser)) {
