@@ -142,7 +142,7 @@ static void put_image(struct br_cli_view *v, const json_t *r)
     const json_t *image = json_object_get(r, "image");
     const char *verified = view_str(image, "verified", &n);
     row_begin(&w, v);
-    text(&w, image, "id", 71);
+    text(&w, image, "id", 7 + 12);
     br_buf_printf(&w.text, ", ");
     if (n == 0 || strcmp(verified, "not") == 0)
         br_buf_printf(&w.text, "not verified");

@@ -43,8 +43,8 @@ int workspace_open(struct supervisor *s, struct br_err *err)
         return br_err_set(
             err, BR_E_INVALID_WORKSPACE,
             "the workspace '%s' belongs to root (%s), and the sandbox runs as the owner of "
-            "the workspace; nothing was started. Give it to an ordinary user and "
-            "group: chown -R USER:GROUP '%s'",
+            "the workspace; nothing was started. If it is a project, give it to an ordinary "
+            "user and group: chown -R USER:GROUP '%s'. Nothing of the system's can be one",
             path,
             st.st_gid   ? "its owner is root"
             : st.st_uid ? "its group is root"
