@@ -84,6 +84,9 @@ void reload_start(const char *file)
 {
     char *const argv[] = {(char *)"bridled", (char *)"--standing", (char *)"--policy", (char *)file,
                           NULL};
+    char log[128];
+    snprintf(log, sizeof(log), "%s/err.standing", t.dir);
+    (void)unlink(log); /* of one before it */
     standing = reload_spawn("standing", argv);
 }
 
