@@ -152,11 +152,19 @@ static json_t *check_result(const char *file, const json_t *report)
         const char *at = json_string_value(json_object_get(e, "file"));
         const char *code = json_string_value(json_object_get(e, "code"));
         const char *text = json_string_value(json_object_get(e, "message"));
-        json_t *f =
-            finding(at && *at ? at : file, code ? code : "INVALID_POLICY", text ? text : "");
-        if (view_u64(e, "line") && !json_object_get(f, "line"))
-            json_object_set(f, "line", json_object_get(e, "line"));
-        json_array_append_new(errors, f);
+        const json_t *all = json_object_get(e, "all");
+        if (!code)
+            code = "INVALID_POLICY";
+        if (!at || !*at)
+            at = file;
+        json_array_foreach(all, i, w)
+            json_array_append_new(errors, finding(at, code, json_string_value(w)));
+        if (json_array_size(all) == 0) {
+            json_t *f = finding(at, code, text ? text : "");
+            if (view_u64(e, "line") && !json_object_get(f, "line"))
+                json_object_set(f, "line", json_object_get(e, "line"));
+            json_array_append_new(errors, f);
+        }
     }
     json_array_foreach(json_object_get(report, "warnings"), i, w)
         json_array_append_new(warnings, finding(file, "warning", json_string_value(w)));

@@ -31,7 +31,8 @@ void br_compile_out_free(struct br_compile_out *o)
     br_buf_free(&o->manifest);
     br_buf_free(&o->launch);
     json_decref(o->warnings);
-    o->warnings = NULL;
+    json_decref(o->errors);
+    o->warnings = o->errors = NULL;
 }
 
 void br_compile_kept_free(struct br_compile_kept *k)
@@ -135,6 +136,58 @@ static int evaluate(struct br_script *s, const char *path, const void *text, siz
     if (r < 0)
         locate(s, path, text, n, err);
     return r;
+}
+
+/* "and N more" at the end of a list of problems, of which n were found. */
+static void end_problems(json_t *list, size_t n)
+{
+    char text[48];
+    if (n <= json_array_size(list))
+        return;
+    snprintf(text, sizeof(text), "and %zu more", n - json_array_size(list));
+    (void)json_array_append_new(list, json_string(text));
+}
+
+/* Say behind the first error that there are others. */
+static void say_more(struct br_err *err, size_t n)
+{
+    size_t at = strlen(err->text);
+    if (n > 0)
+        snprintf(err->text + at, sizeof(err->text) - at, " (and %zu more)", n);
+}
+
+/*
+ * The text has failed: it runs once more, to the same places (see locate()), and this time a rule
+ * that is wrong is noted and left out. Only what it notes counts, and where it ends.
+ */
+static void collect_problems(struct br_script *s, const struct br_compile_in *in,
+                             struct br_compile_out *out, struct br_err *err)
+{
+    struct br_err last = {.code = BR_OK};
+    bool over = s->expired || s->interrupted;
+    json_t *problems = over ? NULL : json_array();
+    if (!problems)
+        return;
+    s->problems = problems;
+    s->nproblems = 0;
+    s->collecting = s->trace_lines = true;
+    int top = lua_gettop(s->L);
+    if (br_script_load(s, in->policy_path, in->policy, in->policy_len, BR_E_FAILED, &last) == 0)
+        (void)br_script_call(s, 0, 0, BR_SCRIPT_COMPILE_US, BR_E_FAILED, &last);
+    lua_settop(s->L, top);
+    s->collecting = s->trace_lines = false;
+    s->problems = NULL;
+    if (last.code != BR_OK && !s->expired && s->nproblems > 0) {
+        if (json_array_size(problems) < BR_SCRIPT_PROBLEMS_MAX)
+            (void)json_array_append_new(problems, json_string(last.text));
+        s->nproblems++;
+    }
+    if (s->nproblems > 1) {
+        end_problems(problems, s->nproblems);
+        say_more(err, s->nproblems - 1);
+        out->errors = json_incref(problems);
+    }
+    json_decref(problems);
 }
 
 static int evaluate_bundle(struct br_script *s, const struct br_compile_in *in,
@@ -252,6 +305,22 @@ static int code_of(const char *name)
     return BR_E_INVALID_MANIFEST;
 }
 
+/* The list of problems on top, if it is one. */
+static void take_errors(lua_State *L, json_t **out)
+{
+    size_t n = lua_istable(L, -1) ? lua_rawlen(L, -1) : 0;
+    json_t *list = n > 1 ? json_array() : NULL;
+    for (size_t i = 1; list && i <= n && i <= BR_SCRIPT_PROBLEMS_MAX; i++) {
+        lua_rawgeti(L, -1, (lua_Integer)i);
+        const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
+        (void)json_array_append_new(list, json_string(text ? text : "?"));
+        lua_pop(L, 1);
+    }
+    if (list)
+        end_problems(list, n);
+    *out = list;
+}
+
 /* The list of texts on top becomes `out`; all of them, or it raises. */
 static void take_warnings(lua_State *L, json_t **out)
 {
@@ -289,6 +358,8 @@ static int run_compile(lua_State *L)
         const char *text = lua_tostring(L, -2);
         snprintf(job->text, sizeof(job->text), "%s", text ? text : "the manifest is invalid");
         job->line = (unsigned)lua_tointeger(L, -1);
+        lua_getfield(L, -4, "all");
+        take_errors(L, &job->out->errors);
         return 0;
     }
     lua_pop(L, 1);
@@ -358,6 +429,8 @@ int br_compile(struct br_script *s, const struct br_compile_in *in, struct br_co
         in->kept->profile = json_incref(profile);
     r = evaluate_bundle(s, in, out, err);
     set_place(out, in->policy_len ? in->policy_path : DEFAULT_POLICY_NAME, s->error_line);
+    if (r < 0 && in->policy_len)
+        collect_problems(s, in, out, err);
     if (r < 0) {
         json_decref(profile);
         return r;

@@ -95,9 +95,13 @@ static void put_command(struct choices *c, struct br_buf *b)
 static void put_rule(struct choices *c, struct br_buf *b, unsigned id)
 {
     static const char *const makers[] = {"deny", "ask", "allow", "allow", "otherwise"};
-    unsigned action = choose(c, BR_ARRAY_LEN(actions)), shape = choose(c, 8);
-    br_buf_printf(b, "policy.%s { id = 'r%u', action = %s", CHOOSE(c, makers),
-                  choose(c, 16) ? id : 0, actions[action]);
+    /* one after another: compilers differ in the order of arguments */
+    unsigned action = choose(c, BR_ARRAY_LEN(actions));
+    unsigned shape = choose(c, 8);
+    const char *maker = CHOOSE(c, makers);
+    if (choose(c, 16) == 0)
+        id = 0;
+    br_buf_printf(b, "policy.%s { id = 'r%u', action = %s", maker, id, actions[action]);
     if (shape > 0) {
         const char *kind = action < 4 && choose(c, 8) ? matchers[action > 0 ? (action + 1) / 2 : 0]
                                                       : CHOOSE(c, matchers);

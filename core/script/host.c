@@ -112,6 +112,41 @@ static int host_defined(lua_State *L)
     return 2;
 }
 
+/* ---- errors of a policy, all of them ---- */
+
+/* collecting(): is a problem noted, in the place of an error. */
+static int host_collecting(lua_State *L)
+{
+    lua_pushboolean(L, br_script_of(L)->collecting);
+    return 1;
+}
+
+/* Does the text begin with "FILE:LINE: ". */
+static bool has_place(const char *text)
+{
+    size_t n = strcspn(text, ": ");
+    return n > 0 && text[n] == ':' && text[n + 1] >= '0' && text[n + 1] <= '9';
+}
+
+/* problem(text): notes one, with its place. */
+static int host_problem(lua_State *L)
+{
+    struct br_script *s = br_script_of(L);
+    const char *text = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : "an error without text";
+    unsigned line = br_script_line(L, s);
+    if (s->nproblems++ >= BR_SCRIPT_PROBLEMS_MAX || !s->problems)
+        return 0;
+    text = br_script_without_module(text);
+    if (!line) /* a tail call has taken it from the stack */
+        line = s->last_line;
+    if (has_place(text) || !line)
+        lua_pushstring(L, text);
+    else
+        lua_pushfstring(L, "%s:%d: %s", s->chunk, (int)line, text);
+    (void)json_array_append_new(s->problems, json_string(lua_tostring(L, -1)));
+    return 0;
+}
+
 /* ---- the rules of a table as JSON ---- */
 
 #define ROWS "bridle.host.rows"
@@ -171,11 +206,13 @@ static int host_row(lua_State *L)
 
 void br_script_open_host(lua_State *L, lua_CFunction require)
 {
-    static const luaL_Reg functions[] = {
-        {"where", host_where},     {"literal", host_literal}, {"part", host_part},
-        {"keep", host_keep},       {"class", host_class},     {"defined", host_defined},
-        {"bundles", host_bundles}, {"rows", host_rows},       {"row", host_row},
-        {"rule", br_quick_rule},   {"names", br_quick_names}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"where", host_where},     {"literal", host_literal},
+                                         {"part", host_part},       {"keep", host_keep},
+                                         {"class", host_class},     {"defined", host_defined},
+                                         {"bundles", host_bundles}, {"rows", host_rows},
+                                         {"row", host_row},         {"collecting", host_collecting},
+                                         {"problem", host_problem}, {"rule", br_quick_rule},
+                                         {"names", br_quick_names}, {NULL, NULL}};
     luaL_newmetatable(L, ROWS);
     lua_pushcfunction(L, rows_gc);
     lua_setfield(L, -2, "__gc");

@@ -82,7 +82,7 @@ static bool is_host(const char *s, size_t n)
     for (size_t i = 0; i < n; i++)
         if (!is_lower((unsigned char)s[i]) && !memchr(".*:_-", s[i], 5))
             return false;
-    return true;
+    return s[n - 1] != '.' && s[n - 1] != ':';
 }
 
 static bool is_pattern(enum kind kind, const char *s, size_t n)

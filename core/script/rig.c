@@ -23,6 +23,7 @@ static void answer_clear(struct rig_answer *a)
     json_decref(a->manifest);
     json_decref(a->launch);
     json_decref(a->warnings);
+    json_decref(a->errors);
     json_decref(a->commands);
     br_buf_free(&a->body);
     memset(a, 0, sizeof(*a));
@@ -62,6 +63,9 @@ static int on_answer(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
         br_rd_str(&m->rd, a->text, sizeof(a->text));
         br_rd_str(&m->rd, a->file, sizeof(a->file));
         a->line = br_rd_u32(&m->rd);
+        break;
+    case BR_MSG_COMPILE_ERRORS:
+        a->errors = read_texts(m);
         break;
     case BR_MSG_COMPILED:
         a->table = read_json(m);
@@ -118,6 +122,7 @@ static const struct br_msg_rule rules[] = {
     {BR_MSG_SCRIPT_CONFIGURED, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_answer},
     {BR_MSG_SCRIPT_FAILED, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_answer},
     {BR_MSG_COMPILED, BR_PERMIT, 0, BR_MSG_MAX, 0, 2, on_answer},
+    {BR_MSG_COMPILE_ERRORS, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_answer},
     {BR_MSG_SHELL_PARSED, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_answer},
     {BR_MSG_PREDICATE_VOTE, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_answer},
     {BR_MSG_ADAPT_BUILT, BR_PERMIT, 0, BR_MSG_MAX, 0, 1, on_answer},
@@ -137,6 +142,8 @@ static void wait_on(struct rig *g, struct br_chan *c, unsigned timeout_ms)
         g->a.type = 1;
     else if (r < 0)
         fail_msg("%s", err.text);
+    else if (g->a.type == BR_MSG_COMPILE_ERRORS) /* what it is about comes at once */
+        assert_int_equal(br_chan_dispatch(c, NULL), 0);
 }
 
 void rig_wait(struct rig *g, unsigned timeout_ms)

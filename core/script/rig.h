@@ -20,7 +20,7 @@ struct rig_answer {
     char text[BR_ERR_TEXT_MAX];
     char file[BR_PATH_MAX];
     json_t *table, *manifest, *launch; /* COMPILED */
-    json_t *warnings;                  /* array of text */
+    json_t *warnings, *errors;         /* arrays of text; errors: before SCRIPT_FAILED, or NULL */
     json_t *commands;                  /* SHELL_PARSED: array of arrays of text */
     uint8_t flag;                      /* SHELL_PARSED opaque; PREDICATE_VOTE effect */
     struct br_buf body; /* SHELL_PARSED as it came, ADAPT_BUILT, ADAPT_DELTA, ADAPT_RESPONSE,

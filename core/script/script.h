@@ -50,6 +50,9 @@
 /* JSON that is exchanged with a state: a table of 10,000 rules has up to 400,000 values. */
 #define BR_SCRIPT_NODES_MAX 600000u
 
+/* Errors of one policy that are shown. */
+#define BR_SCRIPT_PROBLEMS_MAX 20u
+
 /* Of the registry: the function of policy.lua that gives the data of a bundle. */
 #define BR_SCRIPT_BUNDLE_DATA "bridle.bundle"
 
@@ -83,6 +86,9 @@ struct br_script {
     char chunk[64]; /* the name of the operator's chunk in messages, "policy.lua" */
     char traceback[1024];
     unsigned error_line; /* of the last failed call, in the operator's chunk; 0 unknown */
+    bool collecting;     /* a policy's errors are noted, as far as each leaves a next one */
+    json_t *problems;    /* array of at most BR_SCRIPT_PROBLEMS_MAX texts, while collecting */
+    unsigned nproblems;  /* that there were */
 };
 
 /* Tests: states that are made from now on have every block of malloc(). */
@@ -111,6 +117,11 @@ int br_script_call(struct br_script *s, int nargs, int nresults, uint64_t cpu_us
 /* Push what `require` gives for an embedded module. [-0, +1 on success]. Trusted code; bounded by
  * the compile deadline. */
 int br_script_require(struct br_script *s, const char *module, struct br_err *err);
+
+/* The line of the innermost function of the operator's chunk that runs; 0 if none does. */
+unsigned br_script_line(lua_State *L, const struct br_script *s);
+/* A message without the position inside an embedded module, which tells the operator nothing. */
+const char *br_script_without_module(const char *text);
 
 /* Called by library functions: `n` units of work (bytes, elements) were done. Raises an error
  * behind the deadline. */
@@ -241,6 +252,7 @@ struct br_compile_out {
     struct br_buf manifest; /* JSON */
     struct br_buf launch;   /* JSON: what the profile makes of the launch plan */
     json_t *warnings;       /* array of text */
+    json_t *errors;         /* the same, of a policy with several errors; NULL otherwise */
     char check_file[128];   /* where the bundle's one check is; "" if there is none */
     unsigned check_line;
     char file[BR_PATH_MAX]; /* of an error */

@@ -96,6 +96,16 @@ static int answer_compiled(struct br_chan *c, uint64_t id, const struct br_compi
     return br_chan_send(c, BR_MSG_COMPILED, id, &o, err);
 }
 
+/* All errors of a policy that has several, before the refusal. */
+static int tell_errors(struct br_chan *c, uint64_t id, const json_t *errors, struct br_err *err)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    if (json_array_size(errors) == 0)
+        return 0;
+    put_warnings(&o.buf, errors);
+    return br_chan_send(c, BR_MSG_COMPILE_ERRORS, id, &o, err);
+}
+
 static int on_compile(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct serve *s = ctx;
@@ -122,7 +132,9 @@ static int on_compile(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
         struct br_err why = {.code = BR_OK};
         br_compile_out_init(out);
         if (br_compile(s->script, &in, out, &why) < 0) {
-            r = br_serve_fail(c, m->id, &why, out->file, out->line, err);
+            r = tell_errors(c, m->id, out->errors, err);
+            if (r == 0)
+                r = br_serve_fail(c, m->id, &why, out->file, out->line, err);
         } else {
             br_chan_forbid(c, BR_MSG_COMPILE); /* one table for the life of the session */
             br_chan_permit(c, BR_MSG_PREDICATE);

@@ -119,8 +119,7 @@ static unsigned line_of(const struct br_script *s, const char *text)
     return (unsigned)strtoul(text + n + 1, NULL, 10);
 }
 
-/* The line of the innermost function of the operator's chunk. */
-static unsigned line_on_stack(lua_State *L, const struct br_script *s)
+unsigned br_script_line(lua_State *L, const struct br_script *s)
 {
     lua_Debug ar;
     for (int level = 0; level < 200 && lua_getstack(L, level, &ar); level++)
@@ -139,15 +138,14 @@ static int on_error(lua_State *L)
     if (!s->error_line)
         s->error_line = line_of(s, text);
     if (!s->error_line)
-        s->error_line = line_on_stack(L, s);
+        s->error_line = br_script_line(L, s);
     luaL_traceback(L, L, NULL, 1);
     snprintf(s->traceback, sizeof(s->traceback), "%s", lua_tostring(L, -1));
     lua_pushstring(L, text);
     return 1;
 }
 
-/* Without the position inside an embedded module, which tells the operator nothing. */
-static const char *without_module(const char *text)
+const char *br_script_without_module(const char *text)
 {
     if (strncmp(text, "bridle/", 7) != 0)
         return text;
@@ -165,7 +163,7 @@ static int fail(struct br_script *s, int status, enum br_code code, uint64_t cpu
     const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "unknown error";
     char where[96] = "";
     if (s->chunk[0])
-        text = without_module(text);
+        text = br_script_without_module(text);
     if (s->error_line && !line_of(s, text))
         snprintf(where, sizeof(where), "%s:%u: ", s->chunk, s->error_line);
     else if (!s->error_line && s->chunk[0] && strncmp(text, s->chunk, strlen(s->chunk)) != 0)

@@ -447,9 +447,100 @@ static void test_predicates(void **state)
     assert_int_equal(rig_stop(&g), 0);
 }
 
+/* ---- several errors of one policy ---- */
+
+static void check_errors(struct rig *g, const char *text, const char *const *says, size_t n)
+{
+    rig_compile(g, text, NULL);
+    rig_code(g, "INVALID_POLICY");
+    if (json_array_size(g->a.errors) != n)
+        fail_msg("%zu errors, not %zu: %s", json_array_size(g->a.errors), n, g->a.text);
+    for (size_t i = 0; i < n; i++) {
+        const char *e = json_string_value(json_array_get(g->a.errors, i));
+        if (strncmp(e, says[i], strlen(says[i])) != 0)
+            fail_msg("error %zu is not '%s' but: %s", i, says[i], e);
+    }
+    const char *first = n ? json_string_value(json_array_get(g->a.errors, 0)) : "";
+    if (strncmp(g->a.text, first, strlen(first)) != 0 || (n > 1 && !strstr(g->a.text, " more)")))
+        fail_msg("the refusal does not say '%s' and how many more: %s", first, g->a.text);
+}
+
+/* All of them, each with its place, whoever finds them; a policy with one has no list. */
+static void test_all_errors(void **state)
+{
+    (void)state;
+    static const char *const made[] = {
+        "policy.lua:3: 'comand' is not a field of policy.deny; did you mean 'command'?",
+        "policy.lua:4: policy.ask needs an id",
+        "policy.lua:5: the program 'git push' has a space in it",
+        "policy.lua:6: 'when' is not a field of policy.otherwise",
+        "policy.lua:7: policy.group shares nothing",
+        "policy.lua:8: policy.check takes an id and a function",
+        "policy.lua:10: rule 'twice': the id is used in line 9 already",
+        "policy.lua:11: rule 'own': there is no action 'mail.send'",
+        "policy.lua:2: 'check' must be a function of one request"};
+    static const char *const proven[] = {"policy.lua:4: [dead-rule] rule 'b' never decides",
+                                         "policy.lua:5: [dead-rule] rule 'c' never decides"};
+    static const char *const later[] = {"policy.lua:2: the id 'A' must be lower-case",
+                                        "policy.lua:3: attempt to call a nil value"};
+    struct rig g;
+    rig_start(&g, BR_SCRIPT_POLICY);
+    check_errors(&g,
+                 HEAD "local bundle = policy.bundle { api = 1, name = 'x', check = 1, rules = {\n"
+                      "policy.deny { id = 'a', action = 'fs.read', comand = 'x' },\n"
+                      "policy.ask { action = 'fs.read' },\n"
+                      "policy.deny { id = 'c', action = 'process.exec', command = policy.command "
+                      "{ 'git push' } },\n"
+                      "policy.otherwise { id = 'd', action = 'fs.read', when = {} },\n"
+                      "policy.group { policy.deny { id = 'e', action = 'fs.read' } },\n"
+                      "policy.check('f', 7),\n"
+                      "policy.deny { id = 'twice', action = 'fs.read' },\n"
+                      "policy.ask { id = 'twice', action = 'fs.write' },\n"
+                      "policy.ask { id = 'own', action = 'mail.send' },\n"
+                      "} }\nreturn bundle",
+                 made, BR_ARRAY_LEN(made));
+    check_errors(&g,
+                 HEAD "return policy.bundle { api = 1, name = 'x', rules = {\n"
+                      "policy.deny { id = 'a', action = 'fs.write' },\n"
+                      "policy.allow { id = 'b', action = 'fs.write', path = 'a' },\n"
+                      "policy.ask { id = 'c', action = 'fs.write', path = 'b' } } }",
+                 proven, BR_ARRAY_LEN(proven));
+    check_errors(&g, HEAD "policy.deny { id = 'A', action = 'fs.read' }\nlocal x = nil x()", later,
+                 BR_ARRAY_LEN(later));
+    check_errors(&g,
+                 HEAD "return policy.bundle { api = 1, name = 'x', rules = { policy.deny {} } }",
+                 NULL, 0);
+    rig_compile(&g, BUNDLE(""), NULL);
+    assert_int_equal(g.a.type, BR_MSG_COMPILED);
+    assert_int_equal(rig_stop(&g), 0);
+}
+
+/* The limit, and what is behind it. */
+static void test_errors_are_bounded(void **state)
+{
+    (void)state;
+    struct rig g;
+    rig_start(&g, BR_SCRIPT_POLICY);
+    for (unsigned n = 20; n <= 21; n++) {
+        char text[256];
+        snprintf(text, sizeof(text),
+                 HEAD "local rules = {} for i = 1, %u do rules[i] = policy.deny { id = i } end\n"
+                      "return policy.bundle { api = 1, name = 'x', rules = rules }",
+                 n);
+        rig_compile(&g, text, NULL);
+        rig_code(&g, "INVALID_POLICY");
+        assert_int_equal(json_array_size(g.a.errors), n);
+        const char *last = json_string_value(json_array_get(g.a.errors, n - 1));
+        if ((n > 20) != (strcmp(last, "and 1 more") == 0))
+            fail_msg("of %u the last one is '%s'", n, last);
+    }
+    assert_int_equal(rig_stop(&g), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_errors),      cmocka_unit_test(test_errors_are_bounded),
         cmocka_unit_test(test_default_policy),  cmocka_unit_test(test_manifest),
         cmocka_unit_test(test_manifest_json),   cmocka_unit_test(test_manifest_in_workspace),
         cmocka_unit_test(test_compile_once),    cmocka_unit_test(test_predicate_before),

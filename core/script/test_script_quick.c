@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "policy/policy.h"
 #include "script/pool.h"
 #include "script/script.h"
 
@@ -66,6 +67,11 @@ static bool same(const char *rules)
     if (r != q || strcmp(says, other) != 0 || a.len != b.len ||
         (a.len && memcmp(a.data, b.data, a.len) != 0))
         fail_msg("%s\nquick: %s\nclose: %s", rules, says, other);
+    struct br_table *t = NULL;
+    struct br_err err = {.code = BR_OK};
+    if (r == 0 && br_table_load(a.data, a.len, &t, &err) < 0)
+        fail_msg("%s\ncompiles, but: %s", rules, err.text);
+    br_table_free(&t);
     return r == 0;
 }
 
@@ -78,6 +84,10 @@ static const char *const actions[] = {"'process.exec'", "'fs.read'", "'network'"
                                       "'git.push'",     "3",         "'other.thing'"};
 static const char *const matchers[] = {"command", "path", "host", "text"};
 static const char *const patterns[] = {
+    "'a.example.'",
+    "'a:'",
+    "'*.'",
+    "'[::1]:1'",
     "'git *'",
     "'git'",
     "'git  *'",
@@ -169,12 +179,12 @@ static void test_quick_is_close(void **state)
 {
     (void)state;
     unsigned compiled = 0;
-    for (unsigned i = 0; i < 300; i++) {
+    for (unsigned i = 0; i < 200; i++) {
         char rules[4096] = "";
         put_rule(rules, sizeof(rules), i % 2);
         compiled += same(rules);
     }
-    assert_true(compiled > 25 && compiled < 275);
+    assert_true(compiled > 15 && compiled < 185);
 }
 
 /* Every pattern with every matcher, and every one of the rest, each alone. */
@@ -184,8 +194,7 @@ static void test_each(void **state)
     char rule[2048];
     for (size_t i = 0; i < BR_ARRAY_LEN(patterns); i++) {
         snprintf(rule, sizeof(rule), "policy.deny(T { id = 'a', action = '%s', %s = %s }),",
-                 i % 3 == 0 ? "process.exec" : "fs.read", i % 3 == 0 ? "command" : "path",
-                 patterns[i]);
+                 i % 2 ? "network" : "fs.read", i % 2 ? "host" : "path", patterns[i]);
         same(rule);
         snprintf(rule, sizeof(rule),
                  "policy.deny(T { id = 'a', action = 'process.exec', command = "

@@ -157,6 +157,33 @@ static int on_script_failed(struct br_chan *c, struct br_msg *m, void *ctx, stru
     return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(s, r);
 }
 
+/* A list of texts, each with its NUL, in the place of what was there. */
+static bool read_lines(struct br_msg *m, struct br_buf *out)
+{
+    uint32_t n = br_rd_u32(&m->rd);
+    struct br_buf lines = BR_BUF_INIT(BR_MSG_MAX);
+    if (n > 256)
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        size_t len;
+        const char *w = br_rd_lstr(&m->rd, BR_ERR_TEXT_MAX, &len);
+        br_buf_put(&lines, w ? w : "", w ? len : 0);
+        br_buf_put_u8(&lines, 0);
+    }
+    br_buf_free(out);
+    *out = lines;
+    return true;
+}
+
+/* The refusal itself is still to come. */
+static int on_compile_errors(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    if (awaited(c, m, &s->scripted_reply, err) < 0)
+        return -BR_E_PEER_PROTOCOL;
+    return !read_lines(m, &s->errors) || br_rd_done(&m->rd) < 0 ? bad(c, m, err) : 0;
+}
+
 static int on_compiled(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct session *s = ctx;
@@ -167,19 +194,8 @@ static int on_compiled(struct br_chan *c, struct br_msg *m, void *ctx, struct br
         br_msg_blob(m, BR_TABLE_MAX, &r->data2, err) < 0 ||
         br_msg_blob(m, BR_LAUNCH_JSON_MAX, &s->launch_json, err) < 0)
         return -BR_E_PEER_PROTOCOL;
-    uint32_t n = br_rd_u32(&m->rd);
-    if (n > 256)
+    if (!read_lines(m, &s->warnings)) /* they become notices */
         return bad(c, m, err);
-    /* warnings, one a line, become notices */
-    struct br_buf lines = BR_BUF_INIT(BR_MSG_MAX);
-    for (uint32_t i = 0; i < n; i++) {
-        size_t len;
-        const char *w = br_rd_lstr(&m->rd, BR_ERR_TEXT_MAX, &len);
-        br_buf_put(&lines, w ? w : "", w ? len : 0);
-        br_buf_put_u8(&lines, 0);
-    }
-    br_buf_free(&s->warnings);
-    s->warnings = lines;
     br_rd_str(&m->rd, s->check_file, sizeof(s->check_file));
     s->check_line = br_rd_u32(&m->rd);
     return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(s, r);
@@ -224,6 +240,7 @@ static int on_built(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
 static const struct br_msg_rule script_rules[] = {
     {BR_MSG_COMPILED, BR_PERMIT | BR_ONCE, 7, BR_MSG_MAX, 0, 3, on_compiled},
     {BR_MSG_SCRIPT_FAILED, BR_PERMIT, 16, 8192, 0, 0, on_script_failed},
+    {BR_MSG_COMPILE_ERRORS, BR_PERMIT | BR_ONCE, 4, BR_MSG_MAX, 0, 0, on_compile_errors},
     {BR_MSG_SHELL_PARSED, BR_PERMIT, 9, BR_MSG_MAX, 0, 0, on_script_bytes},
     {BR_MSG_PREDICATE_VOTE, BR_PERMIT, 9, 8192, 0, 0, on_script_bytes},
 };

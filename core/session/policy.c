@@ -264,14 +264,21 @@ static void answer_one(struct session *s)
 
 /* ---- the mode ---- */
 
-static json_t *report_json(struct session *s, int r, const struct br_err *err)
+/* Texts, each with its NUL, as a list. */
+static json_t *lines_json(const struct br_buf *lines)
 {
-    json_t *warnings = json_array(), *report = json_object();
-    for (size_t off = 0; off < s->warnings.len;) {
-        const char *w = (const char *)s->warnings.data + off;
-        json_array_append_new(warnings, json_string(w));
+    json_t *list = json_array();
+    for (size_t off = 0; off < lines->len;) {
+        const char *w = (const char *)lines->data + off;
+        json_array_append_new(list, json_string(w));
         off += strlen(w) + 1;
     }
+    return list;
+}
+
+static json_t *report_json(struct session *s, int r, const struct br_err *err)
+{
+    json_t *warnings = lines_json(&s->warnings), *report = json_object();
     json_object_set_new(report, "ok", json_boolean(r == 0));
     if (s->policy_path[0])
         json_object_set_new(report, "policy", json_string(s->policy_path));
@@ -284,6 +291,8 @@ static json_t *report_json(struct session *s, int r, const struct br_err *err)
             json_object_set_new(e, "file", json_string(s->scripted_reply.text));
         if (s->scripted_reply.code < 0 && s->scripted_reply.n1)
             json_object_set_new(e, "line", json_integer((json_int_t)s->scripted_reply.n1));
+        if (s->errors.len)
+            json_object_set_new(e, "all", lines_json(&s->errors));
         json_object_set_new(report, "error", e);
         return report;
     }

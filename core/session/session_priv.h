@@ -190,6 +190,7 @@ struct session {
 
     bool *init_kick;        /* set to true when pid 1 said something; NULL if nobody waits for it */
     struct br_buf warnings; /* of the compiler, each NUL-terminated */
+    struct br_buf errors;   /* the same, if there are several */
     struct br_buf init_ready;
     bool init_is_ready;
     bool progress_new;

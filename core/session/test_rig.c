@@ -499,7 +499,7 @@ void session_rig_close(struct session_rig *r)
     struct br_chan *all[] = {&s->sup, &s->client, &s->audit, &s->script, &s->init};
     struct reply *replies[] = {&s->audited, &s->scripted_reply, &s->launched, &s->stopped,
                                &s->inited};
-    struct br_buf *bufs[] = {&s->manifest, &s->policy, &s->goal, &s->warnings};
+    struct br_buf *bufs[] = {&s->manifest, &s->policy, &s->goal, &s->warnings, &s->errors};
     for (size_t i = 0; i < BR_ARRAY_LEN(all); i++)
         br_chan_close(all[i]);
     br_close(&r->init);

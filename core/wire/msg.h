@@ -246,6 +246,9 @@
        br_effect; 0 no opinion), str rule id, str reason */                                        \
     X(PREDICATE, 0x0706)                                                                           \
     X(PREDICATE_VOTE, 0x0707)                                                                      \
+    /* before SCRIPT_FAILED, if a policy has several errors: all of them, [str "FILE:LINE:         \
+       text"]n, of which the first is what SCRIPT_FAILED says */                                   \
+    X(COMPILE_ERRORS, 0x0708)                                                                      \
                                                                                                    \
     /* ---- session <-> script, purpose adapter ---- */                                            \
     /* blob turn (JSON: model, messages, tools, max_tokens, stream); answer: str path, blob body,  \

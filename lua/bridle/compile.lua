@@ -141,12 +141,14 @@ local function line_of(marks, path)
   end
 end
 
---- Errors of the rules refuse the policy as a whole; its first one is shown.
+--- Errors of the rules refuse the policy as a whole; its first one is the refusal's, and all are listed.
 local function proven(input, warn)
   local errors, warnings = prove.run(input.policy, input.profile)
   if #errors > 0 then
     local first = errors[1]
-    error({ failure = true, path = "", code = "INVALID_POLICY", line = first.line,
+    local all = {}
+    for i = 1, #errors do all[i] = errors[i].text end
+    error({ failure = true, path = "", code = "INVALID_POLICY", line = first.line, all = all,
       message = #errors == 1 and first.text or ("%s (and %d more)"):format(first.text, #errors - 1) }, 0)
   end
   for _, warning in ipairs(warnings) do warn(warning.text) end
@@ -200,7 +202,7 @@ function compile.run(input)
   local tab, m = schema.catch(build, input, warn)
   if not tab then
     local failure = m
-    return { error = { code = failure.code or "INVALID_MANIFEST", text = failure.message,
+    return { error = { code = failure.code or "INVALID_MANIFEST", text = failure.message, all = failure.all,
       line = failure.line or line_of(input.marks or {}, failure.path) or 0 } }
   end
   return { table = tab, manifest = m, warnings = warnings }

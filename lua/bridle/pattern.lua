@@ -47,6 +47,7 @@ function check.host(p)
   if p:find("://", 1, true) then return "name the host alone, such as 'example.org' or 'example.org:443'" end
   if p:find("[^%w%.%*:_%-%[%]]") then return "a host has letters, digits, '.', '-', ':' and '*' only" end
   if p:find("%u") then return "hosts are written in lower case" end
+  if p:find("[.:]$") then return ("nothing is asked about ends with '%s'"):format(p:sub(-1)) end
 end
 
 function check.text() end

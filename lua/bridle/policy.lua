@@ -49,9 +49,24 @@ local checks = {}
 local commands = {}
 local bundles = {}
 
+--- Levels that stand between a function of the API and its caller; see collected().
+local shift = 0
+
 --- Raise an error at the line that called the function which calls this (level 1), or further up.
 local function refuse(level, message, ...)
-  error(message:format(...), level + 2)
+  error(message:format(...), level + 2 + shift)
+end
+
+--- make(...), or, when the errors of a text are collected, what stands for a value that is wrong.
+--- Whoever made it is told of the error in the end; until then the text goes on.
+local function collected(make, broken, ...)
+  local before = shift
+  shift = 2 -- this function and pcall
+  local ok, value = pcall(make, ...)
+  shift = before
+  if ok then return value end
+  host.problem(value)
+  return broken(...)
 end
 
 local function readable_value(name, fields)
@@ -216,7 +231,7 @@ for _, action in ipairs(ACTIONS.list) do ONE[action] = { action } end
 local function quick_rule(effect, fields)
   local id, action, match, text, structured, reason = host.rule(fields, ACTIONS, commands)
   if not id then return nil end
-  local file, line = host.where(4)
+  local file, line = host.where(4 + shift)
   local value = new_rule()
   rules[value] = { id = id, effect = effect, actions = ONE[action], match = match,
     patterns = text and { text } or NONE, commands = structured and { structured } or NONE,
@@ -250,7 +265,7 @@ local function make_rule(effect, fields)
   end
   accepted, problem = accepted_of(what, fields.accept)
   if problem then refuse(2, "%s", problem) end
-  local file, line = host.where(3)
+  local file, line = host.where(3 + shift)
   local data = { id = fields.id, effect = effect, actions = actions, match = match,
     patterns = patterns, commands = structured, whens = whens, reason = fields.reason,
     accepted = accepted, file = file, line = line }
@@ -259,10 +274,22 @@ local function make_rule(effect, fields)
   return value
 end
 
+--- In the place of a rule that is wrong: the lists of rules leave it out.
+local function broken_rule(_, fields)
+  local value = new_rule()
+  rules[value] = { id = type(fields) == "table" and fields.id or "", broken = true }
+  return value
+end
+
+local function rule_of(effect, fields)
+  return collected(make_rule, broken_rule, effect, fields)
+end
+
 --- A rule that denies.
 ---@param fields table id, action, one of command|path|host|text, when, reason, accept
 ---@return table rule
 function policy.deny(fields)
+  if host.collecting() then return (rule_of("deny", fields)) end
   return (make_rule("deny", fields))
 end
 
@@ -270,6 +297,7 @@ end
 ---@param fields table
 ---@return table rule
 function policy.ask(fields)
+  if host.collecting() then return (rule_of("ask", fields)) end
   return (make_rule("ask", fields))
 end
 
@@ -277,7 +305,24 @@ end
 ---@param fields table
 ---@return table rule
 function policy.allow(fields)
+  if host.collecting() then return (rule_of("allow", fields)) end
   return (make_rule("allow", fields))
+end
+
+local function make_otherwise(_, fields)
+  check_keys("policy.otherwise", fields, OTHERWISE_KEYS, 2)
+  local problem = id_problem("policy.otherwise", fields.id)
+  if problem then refuse(2, "%s", problem) end
+  local what = ("rule '%s'"):format(fields.id)
+  local actions
+  actions, problem = actions_of(what, fields.action)
+  problem = problem or reason_problem(what, fields.reason)
+  if problem then refuse(2, "%s", problem) end
+  local file, line = host.where(3 + shift)
+  local value = new_rule()
+  rules[value] = { id = fields.id, effect = "ask", actions = actions, match = "any", patterns = {},
+    commands = NONE, whens = NONE, reason = fields.reason, file = file, line = line, otherwise = true }
+  return value
 end
 
 --- Asks where no other rule of the bundle speaks of the action: what the rules allow stays allowed,
@@ -285,29 +330,39 @@ end
 ---@param fields table id, action, reason?
 ---@return table rule
 function policy.otherwise(fields)
-  check_keys("policy.otherwise", fields, OTHERWISE_KEYS, 1)
-  local problem = id_problem("policy.otherwise", fields.id)
-  if problem then refuse(1, "%s", problem) end
-  local what = ("rule '%s'"):format(fields.id)
-  local actions
-  actions, problem = actions_of(what, fields.action)
-  problem = problem or reason_problem(what, fields.reason)
-  if problem then refuse(1, "%s", problem) end
-  local file, line = host.where(2)
-  local value = new_rule()
-  rules[value] = { id = fields.id, effect = "ask", actions = actions, match = "any", patterns = {},
-    commands = NONE, whens = NONE, reason = fields.reason, file = file, line = line, otherwise = true }
+  if host.collecting() then return (collected(make_otherwise, broken_rule, "ask", fields)) end
+  return (make_otherwise("ask", fields))
+end
+
+local function make_command(fields)
+  local data, problem = command.make(fields)
+  if not data then refuse(2, "%s", problem) end
+  local value = readable_value("policy.command", { shown = data.shown })
+  commands[value] = data
   return value
+end
+
+local function broken_command()
+  return make_command { "broken" }
 end
 
 --- A command by what it means: { program, sub-command..., flags =, without =, arguments = }.
 ---@param fields table
 ---@return table command
 function policy.command(fields)
-  local data, problem = command.make(fields)
-  if not data then refuse(1, "%s", problem) end
-  local value = readable_value("policy.command", { shown = data.shown })
-  commands[value] = data
+  if host.collecting() then return (collected(make_command, broken_command, fields)) end
+  return (make_command(fields))
+end
+
+local function make_check(id, fn)
+  local problem = id_problem("policy.check", id)
+  if problem then refuse(2, "%s", problem) end
+  if type(fn) ~= "function" then
+    refuse(2, "policy.check takes an id and a function of one request, not a %s", type(fn))
+  end
+  local file, line = host.where(3 + shift)
+  local value = readable_value("policy.check", { id = id })
+  checks[value] = { id = id, fn = fn, file = file, line = line }
   return value
 end
 
@@ -316,15 +371,8 @@ end
 ---@param fn fun(request: table): string?, string?
 ---@return table check
 function policy.check(id, fn)
-  local problem = id_problem("policy.check", id)
-  if problem then refuse(1, "%s", problem) end
-  if type(fn) ~= "function" then
-    refuse(1, "policy.check takes an id and a function of one request, not a %s", type(fn))
-  end
-  local file, line = host.where(2)
-  local value = readable_value("policy.check", { id = id })
-  checks[value] = { id = id, fn = fn, file = file, line = line }
-  return value
+  if host.collecting() then return (collected(make_check, broken_rule, id, fn)) end
+  return (make_check(id, fn))
 end
 
 local function at_rule(rule, message, ...)
@@ -338,7 +386,12 @@ local function collect(list, into, found, depth)
   for i = 1, #list do
     local value = list[i]
     if rules[value] then
-      into[#into + 1] = rules[value]
+      if rules[value].broken then
+        found.broken = found.broken or {}
+        found.broken[rules[value].id] = true
+      else
+        into[#into + 1] = rules[value]
+      end
     elseif groups[value] then
       for _, rule in ipairs(groups[value]) do into[#into + 1] = rule end
     elseif checks[value] then
@@ -359,27 +412,23 @@ local function collect(list, into, found, depth)
   return into
 end
 
---- Rules that share an action, a reason or conditions. What a rule says itself stays; conditions
---- add up.
----@param fields table action?, reason?, when?, and the rules
----@return table group
-function policy.group(fields)
-  if type(fields) ~= "table" then refuse(1, "policy.group takes a table, not a %s", type(fields)) end
+local function make_group(fields)
+  if type(fields) ~= "table" then refuse(2, "policy.group takes a table, not a %s", type(fields)) end
   local list, named = {}, {}
   for key, value in pairs(fields) do
     local element = math.type(key) == "integer" and key >= 1 and key <= #fields
     if element then list[key] = value else named[key] = value end
   end
-  check_keys("policy.group", named, GROUP_KEYS, 1)
-  if #list == 0 then refuse(1, "policy.group holds no rules") end
+  check_keys("policy.group", named, GROUP_KEYS, 2)
+  if #list == 0 then refuse(2, "policy.group holds no rules") end
   if next(named) == nil then
-    refuse(1, "policy.group shares nothing: it takes action, reason or when; a plain list needs no group")
+    refuse(2, "policy.group shares nothing: it takes action, reason or when; a plain list needs no group")
   end
   local what, actions, when = "policy.group", nil, nil
   local problem = reason_problem(what, named.reason)
   if not problem and named.action ~= nil then actions, problem = actions_of(what, named.action) end
   if not problem and named.when ~= nil then when, problem = condition.make(named.when) end
-  if problem then refuse(1, "%s", problem) end
+  if problem then refuse(2, "%s", problem) end
   local found, data = {}, {}
   for i, rule in ipairs(collect(list, {}, found, 1)) do
     local copy = {}
@@ -397,43 +446,66 @@ function policy.group(fields)
     data[i] = copy
   end
   if #found > 0 then
-    refuse(1, "the check '%s' cannot be in a group; it stands among the rules of the bundle", found[1].id)
+    refuse(2, "the check '%s' cannot be in a group; it stands among the rules of the bundle", found[1].id)
   end
   local value = readable_value("policy.group", {})
   groups[value] = data
   return value
 end
 
+local function broken_group()
+  local value = readable_value("policy.group", {})
+  groups[value] = {}
+  return value
+end
+
+--- Rules that share an action, a reason or conditions. What a rule says itself stays; conditions
+--- add up.
+---@param fields table action?, reason?, when?, and the rules
+---@return table group
+function policy.group(fields)
+  if host.collecting() then return (collected(make_group, broken_group, fields)) end
+  return (make_group(fields))
+end
+
+local function check_rule(rule, seen, own)
+  local other = seen[rule.id]
+  if other and other.bundle ~= rule.bundle then
+    local mine, theirs = rule, other
+    if mine.bundle then mine, theirs = other, rule end
+    at_rule(mine, "the id is used by the bundle '%s' (%s:%d), which is extended; %s", theirs.bundle,
+      theirs.file or "?", theirs.line or 0, theirs.effect == "deny"
+        and "use another id; a rule that denies stays"
+        or ("use another id, or replace = { '%s' }"):format(rule.id))
+  elseif other then
+    at_rule(rule, "the id is used in line %d already", other.line or 0)
+  end
+  seen[rule.id] = rule
+  if not rule.actions then
+    at_rule(rule, "it needs an action, such as action = 'process.exec', or '*' for every one; "
+      .. "neither it nor a group has one")
+  end
+  for _, action in ipairs(rule.actions) do
+    if action ~= "*" and not ACTIONS[action] and not own[action] then
+      local known = table.pack(table.unpack(ACTIONS.list))
+      for _, name in ipairs(own.list) do known[#known + 1] = name end
+      local near = nearest.word(action, known)
+      at_rule(rule, "there is no action '%s'%s", action, near and ("; did you mean '%s'?"):format(near)
+        or ("; declare one of your own in the bundle: actions = { '%s' }"):format((action:gsub("%c", "?"))))
+    end
+  end
+end
+
 local function check_rules(list, own)
   local seen = {}
   for _, rule in ipairs(list) do
-    local other = seen[rule.id]
-    if other and other.bundle ~= rule.bundle then
-      local mine, theirs = rule, other
-      if mine.bundle then mine, theirs = other, rule end
-      at_rule(mine, "the id is used by the bundle '%s' (%s:%d), which is extended; %s", theirs.bundle,
-        theirs.file or "?", theirs.line or 0, theirs.effect == "deny"
-          and "use another id; a rule that denies stays"
-          or ("use another id, or replace = { '%s' }"):format(rule.id))
-    elseif other then
-      at_rule(rule, "the id is used in line %d already", other.line or 0)
-    end
-    seen[rule.id] = rule
-    if not rule.actions then
-      at_rule(rule, "it needs an action, such as action = 'process.exec', or '*' for every one; "
-        .. "neither it nor a group has one")
-    end
-    for _, action in ipairs(rule.actions) do
-      if action ~= "*" and not ACTIONS[action] and not own[action] then
-        local known = table.pack(table.unpack(ACTIONS.list))
-        for _, name in ipairs(own.list) do known[#known + 1] = name end
-        local near = nearest.word(action, known)
-        at_rule(rule, "there is no action '%s'%s", action, near and ("; did you mean '%s'?"):format(near)
-          or ("; declare one of your own in the bundle: actions = { '%s' }"):format((action:gsub("%c", "?"))))
-      end
+    if host.collecting() then
+      local ok, problem = pcall(check_rule, rule, seen, own)
+      if not ok then host.problem(problem) end
+    else
+      check_rule(rule, seen, own)
     end
   end
-  return seen
 end
 
 local function check_own_actions(list)
@@ -500,7 +572,7 @@ local function extend(fields, list, found, own)
   end
   for _, rule in ipairs(list) do mine[rule.id] = rule end
   for _, id in ipairs(replaced) do
-    if not mine[id] then
+    if not mine[id] and not (found.broken and found.broken[id]) then
       refuse(2, "'replace' names '%s', and no rule of this bundle has that id to take its place", id)
     end
     gone[id] = false
@@ -539,10 +611,7 @@ local function extend(fields, list, found, own)
   return programs
 end
 
---- A bundle: what a policy file returns.
----@param fields table api = 1, name, rules, check?, actions?, programs?, extend?, replace?
----@return table bundle
-function policy.bundle(fields)
+local function make_bundle(fields)
   check_keys("policy.bundle", fields, BUNDLE_KEYS, 1)
   if fields.api ~= 1 then
     refuse(1, "this version reads bundles with api = 1, not %s", tostring(fields.api))
@@ -568,6 +637,18 @@ function policy.bundle(fields)
   bundles[value] = { name = fields.name, rules = list, checks = check_checks(found, fields.check),
     own = own, programs = programs }
   return value
+end
+
+local function broken_bundle()
+  return readable_value("policy.bundle", {})
+end
+
+--- A bundle: what a policy file returns.
+---@param fields table api = 1, name, rules, check?, actions?, programs?, extend?, replace?
+---@return table bundle
+function policy.bundle(fields)
+  if host.collecting() then return collected(make_bundle, broken_bundle, fields) end
+  return make_bundle(fields) -- in the place of this call, so that levels count the same
 end
 
 local function array(list)

@@ -101,6 +101,14 @@ static void test_check(void **state)
     e2e_write(&t, "bad.lua", BUNDLE("bad", "policy.deny { id = 'x', action = 'fs.raed' },\n"));
     POLICY("check", "bad.lua");
     expect_refused(5, "bad.lua:3: INVALID_POLICY: rule 'x': there is no action 'fs.raed'");
+    e2e_write(&t, "several.lua",
+              BUNDLE("several", "policy.deny { id = 'x', action = 'fs.raed' },\n"
+                                "policy.deny { id = 'y', action = 'fs.write', pth = 'a' },\n"));
+    POLICY("check", "several.lua");
+    e2e_expect(&r, 5, "several.lua:3: INVALID_POLICY: rule 'x': there is no action 'fs.raed'");
+    if (holds(&r.err, " more)"))
+        fail_msg("the list of errors is followed by how many there are");
+    expect_refused(5, "several.lua:4: INVALID_POLICY: 'pth' is not a field of policy.deny");
     e2e_write(&t, "worse.lua", "return {\n\n");
     POLICY("check", "worse.lua", "policy.lua");
     e2e_expect(&r, 5, "worse.lua:");

@@ -23,6 +23,7 @@ package.preload["bridle.host"] = function()
       return #text:match("^[^*?]*"), #text:match("[^*?]*$")
     end,
     part = string.sub,
+    collecting = function() return false end,
     rule = function() end, -- everything is looked at closely
     names = function() end,
     rows = function() return json.array({}) end,
