@@ -21,7 +21,7 @@ static void look_at_rules(const json_t *table)
         br_require(strlen(policy_where(rule, where)) < sizeof(where));
         br_require(strlen(policy_matcher(rule, matcher)) < sizeof(matcher));
         br_require(policy_source(table, rule) != NULL);
-        policy_witnesses(list, rule, actions);
+        policy_witnesses(list, rule, actions, json_object_get(table, "conditions"));
     }
     json_array_foreach(list, i, rule) br_require(json_is_string(json_object_get(rule, "action")) &&
                                                  json_is_string(json_object_get(rule, "rule")));

@@ -131,8 +131,8 @@ static void add_witnesses(struct diff *d)
         rules[3] = json_object_get(d->b.table, "rules");
     }
     for (size_t k = 0; k < 4; k++)
-        json_array_foreach((json_t *)(uintptr_t)rules[k], i, rule)
-            policy_witnesses(list, rule, actions);
+        json_array_foreach((json_t *)(uintptr_t)rules[k], i, rule) policy_witnesses(
+            list, rule, actions, json_object_get(k % 2 ? d->b.table : d->a.table, "conditions"));
     json_array_foreach(list, i, q) add_request(d, json_incref(q));
     json_decref(list);
     json_decref(actions);
@@ -186,11 +186,12 @@ static int ask_both(struct diff *d, const json_t *r, struct br_err *err)
         json_array_append_new(
             d->changes,
             json_pack(
-                "{s:O, s:O*, s:s, s:s, s:O, s:O, s:O*, s:O*, s:O*}", "action",
+                "{s:O, s:O*, s:s, s:s, s:O, s:O, s:O*, s:O*, s:O*, s:O*}", "action",
                 json_object_get(said[1], "action"), "subject", json_object_get(said[1], "subject"),
                 "old", was, "new", now, "oldRule", json_object_get(said[0], "ruleId"), "newRule",
                 json_object_get(said[1], "ruleId"), "reason", json_object_get(said[1], "reason"),
-                "run", json_object_get(r, "run"), "witnessOf", json_object_get(r, "rule")));
+                "run", json_object_get(r, "run"), "witnessOf", json_object_get(r, "rule"),
+                "context", json_object_get(q, "context")));
     }
     json_decref(said[0]);
     json_decref(said[1]);
@@ -245,6 +246,12 @@ static void put_changes(struct diff *d, const char *effect, const char *title)
             br_buf_printf(&d->o.v.out, "(no subject)");
         br_buf_printf(&d->o.v.out, "  (");
         policy_out_cell(&d->o, json_object_get(c, "run") ? view_str(c, "run", &n) : "made", 1);
+        BR_CLEANUP_FREE char *context =
+            json_dumps(json_object_get(c, "context"), JSON_COMPACT | JSON_SORT_KEYS);
+        if (context) {
+            br_buf_printf(&d->o.v.out, " with ");
+            policy_out_cell(&d->o, context, 1);
+        }
         br_buf_printf(&d->o.v.out, ")\n    ");
         view_word(&d->o.v, view_effect_style(old), old, 0);
         br_buf_printf(&d->o.v.out, " by ");

@@ -195,7 +195,8 @@ int policy_reload(const struct br_cli_args *a);
 /* Answer lines of JSON on standard input, one each, until its end (policy_serve.c). */
 int policy_serve(const struct br_cli_args *a);
 /* Append requests that a rule is about, each with "rule", its id; of a rule for every action those
- * of each key of `actions` (policy_witness.c). */
-void policy_witnesses(json_t *list, const json_t *rule, const json_t *actions);
+ * of each key of `actions`. `conditions` are those of its table (policy_witness.c). */
+void policy_witnesses(json_t *list, const json_t *rule, const json_t *actions,
+                      const json_t *conditions);
 
 #endif

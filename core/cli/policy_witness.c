@@ -1,10 +1,12 @@
 /*
  * Requests that a rule is about, made from the rule: each pattern with its wildcards filled in, in
- * a few ways, so that a changed rule shows in `bridle policy diff` without any history. They are
- * witnesses: what they show is so, what they do not show may still be. Nothing is matched here.
+ * a few ways, and, if it has conditions, each also in a context that these are about, so that a
+ * changed rule shows in `bridle policy diff` without any history. They are witnesses: what they
+ * show is so, what they do not show may still be. Nothing is matched here.
  */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli/policy_priv.h"
 
@@ -140,16 +142,97 @@ static void add_pattern(json_t *list, const json_t *rule, const char *action, co
     }
 }
 
-void policy_witnesses(json_t *list, const json_t *rule, const json_t *actions)
+/* ---- what conditions want ---- */
+
+#define MONDAY 1767571200 /* 2026-01-05 */
+#define DAY 86400
+#define MUCH 4000000000u /* uses up every budget, and is one that calls can have */
+
+/* A time within the condition: the beginning of its first day. */
+static json_int_t time_within(const json_t *time)
 {
-    size_t i, n;
+    uint64_t days = view_u64(time, "days");
+    unsigned day = 0;
+    while (day < 6 && !(days >> day & 1))
+        day++;
+    time_t t = MONDAY + (time_t)day * DAY + (time_t)(view_u64(time, "from") % 1440) * 60;
+    const json_t *zone = json_object_get(time, "zone");
+    struct tm tm;
+    if (zone)
+        t -= (time_t)(json_integer_value(zone) % 1440) * 60;
+    else if (localtime_r(&t, &tm))
+        t -= tm.tm_gmtoff;
+    return (json_int_t)t;
+}
+
+/* A counter's use within the limit, if it is not the first one's. */
+static void use_within(json_t *context, const json_t *limit)
+{
+    size_t n;
+    bool over = strcmp(view_str(limit, "is", &n), "over") == 0;
+    bool used = strcmp(view_str(limit, "value", &n), "used") == 0;
+    uint64_t least = used && over ? view_u64(limit, "limit") + 1 : !used && !over ? MUCH : 0;
+    const char *counter = view_str(limit, "counter", &n);
+    if (least > view_u64(context, counter))
+        json_object_set_new(context, counter, json_integer((json_int_t)least));
+}
+
+static void name_within(json_t *context, const char *name, const json_t *patterns)
+{
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_SUBJECT_MAX);
+    if (json_array_size(patterns) == 0)
+        return;
+    fill(&b, first_text(patterns, 0), 0, false);
+    const char *text = br_buf_cstr(&b);
+    if (text && strcmp(name, "env") != 0) {
+        json_object_set_new(context, name, json_string(text));
+    } else if (text) {
+        if (!strchr(text, '='))
+            br_buf_printf(&b, "=w");
+        text = br_buf_cstr(&b);
+        json_object_set_new(context, name, json_pack("[s*]", text));
+    }
+}
+
+/* A context that the rule's conditions are about; NULL if it has none. */
+static json_t *context_of(const json_t *rule, const json_t *conditions)
+{
+    const json_t *when = json_object_get(rule, "when"), *index, *limit;
+    json_t *context = json_array_size(when) ? json_object() : NULL;
+    size_t i, k;
+    json_array_foreach(when, i, index)
+    {
+        const json_t *c = json_array_get(conditions, (size_t)json_integer_value(index));
+        name_within(context, "tool", json_object_get(c, "tool"));
+        name_within(context, "model", json_object_get(c, "model"));
+        name_within(context, "env", json_object_get(c, "env_only"));
+        name_within(context, "env", json_object_get(c, "env"));
+        if (json_object_get(c, "time"))
+            json_object_set_new(context, "time",
+                                json_integer(time_within(json_object_get(c, "time"))));
+        json_array_foreach(json_object_get(c, "budget"), k, limit) use_within(context, limit);
+    }
+    return context;
+}
+
+void policy_witnesses(json_t *list, const json_t *rule, const json_t *actions,
+                      const json_t *conditions)
+{
+    size_t n, before = json_array_size(list);
     const char *action = view_str(rule, "action", &n), *id = view_str(rule, "id", &n), *name;
     json_t *unused;
-    (void)i;
     if (strcmp(action, "*") != 0) {
         add_pattern(list, rule, action, id);
-        return;
+    } else {
+        json_object_foreach((json_t *)(uintptr_t)actions, name, unused)
+            add_pattern(list, rule, name, id);
     }
-    json_object_foreach((json_t *)(uintptr_t)actions, name, unused)
-        add_pattern(list, rule, name, id);
+    json_t *context = context_of(rule, conditions);
+    size_t end = json_array_size(list);
+    for (size_t i = before; context && i < end; i++) {
+        json_t *q = json_copy(json_array_get(list, i));
+        json_object_set(q, "context", context);
+        json_array_append_new(list, q);
+    }
+    json_decref(context);
 }

@@ -550,6 +550,25 @@ static void test_diff(void **state)
     expect_out(10, "newly denied: ");
     expect_out(10, "process.exec  git push");
     e2e_result_free(&r);
+    e2e_write(&t, "often.lua",
+              BUNDLE("meant",
+                     "policy.ask { id = 'often', action = 'process.exec', command = 'w *',\n"
+                     "  when = { tool = 'mcp_*', env = 'LD_*',\n"
+                     "    time = { days = 'sat-sun', from = '22:30', to = '01:00', zone = "
+                     "'+02:00' },\n"
+                     "    budget = { calls = { used_over = 50 }, asks = { left_under = 3 } "
+                     "} } },\n"
+                     "policy.allow { id = 'w', action = 'process.exec',\n"
+                     "  command = 'w *' },\n"));
+    e2e_write(&t, "never.lua",
+              BUNDLE("meant", "policy.allow { id = 'w', action = 'process.exec',\n"
+                              "  command = 'w *' },\n"));
+    POLICY("diff", "never.lua", "often.lua");
+    expect_out(10, "newly asked: ");
+    expect_out(10, "process.exec  w w  (made with {\"asks\":4000000000,\"calls\":51,"
+                   "\"env\":[\"LD_w=w\"],\"time\":1768077000,\"tool\":\"mcp_w\"})\n    allow by "
+                   "operator:w, now ask by operator:often");
+    e2e_result_free(&r);
     POLICY("diff", "some.lua", "some.lua");
     expect_out(0, "no decision changes");
     e2e_result_free(&r);
