@@ -124,11 +124,7 @@ static int ask_bridled(const char *name, struct listing *l, struct br_err *err)
     struct br_cli_client c;
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_buf_put_str(&o.buf, name);
-    int r = br_cli_client_open(&c, &hooks, l, err);
-    if (r == 0)
-        r = br_cli_client_send(&c, BR_MSG_CTL_ACTIVATIONS, &o, err);
-    if (r == 0)
-        r = br_cli_client_wait(&c, err);
+    int r = br_cli_client_ask(&c, &hooks, l, BR_MSG_CTL_ACTIVATIONS, &o, err);
     if (r == 0 && c.code)
         r = br_err_set(err, c.code, "%s", c.text);
     br_cli_client_close(&c);

@@ -202,6 +202,9 @@ int br_cli_client_send(struct br_cli_client *c, enum br_msg_type type, const str
 /* Serve until bridled says how it ended and every event was delivered. Then c->code, c->text and
  * c->exit_code hold. A negative return means that bridled or a channel broke. */
 int br_cli_client_wait(struct br_cli_client *c, struct br_err *err);
+/* All three: open it, send this one message, wait. Close it in any case. */
+int br_cli_client_ask(struct br_cli_client *c, const struct br_cli_hooks *hooks, void *ctx,
+                      enum br_msg_type type, const struct br_out *o, struct br_err *err);
 /* Answer an ask: 0 no, else an enum br_scope. Errors are ignored (then the session has ended it
  * already). */
 void br_cli_client_answer(struct br_cli_client *c, const char *permission_id, unsigned scope,

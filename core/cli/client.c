@@ -432,6 +432,15 @@ int br_cli_client_wait(struct br_cli_client *c, struct br_err *err)
     return local.code ? r : br_err_set(err, BR_E_INTERNAL, "the connection to 'bridled' broke");
 }
 
+int br_cli_client_ask(struct br_cli_client *c, const struct br_cli_hooks *hooks, void *ctx,
+                      enum br_msg_type type, const struct br_out *o, struct br_err *err)
+{
+    int r = br_cli_client_open(c, hooks, ctx, err);
+    if (r == 0)
+        r = br_cli_client_send(c, type, o, err);
+    return r < 0 ? r : br_cli_client_wait(c, err);
+}
+
 void br_cli_client_answer(struct br_cli_client *c, const char *permission_id, unsigned scope,
                           const char *note)
 {

@@ -208,11 +208,7 @@ int br_cli_doctor(const struct br_cli_args *a)
     struct checkup c = {.json = br_cli_opt(a, "json") != NULL};
     br_cli_term_init(&t, STDIN_FILENO, STDOUT_FILENO);
     br_cli_view_init(&c.view, t.colour, t.width);
-    int r = br_cli_client_open(&client, &hooks, &c, &err);
-    if (r == 0)
-        r = br_cli_client_send(&client, BR_MSG_CTL_DOCTOR, NULL, &err);
-    if (r == 0)
-        r = br_cli_client_wait(&client, &err);
+    int r = br_cli_client_ask(&client, &hooks, &c, BR_MSG_CTL_DOCTOR, NULL, &err);
     int code = r == 0 ? (int)client.exit_code : br_code_exit((int)err.code);
     if (r == 0 && client.code && client.code != BR_E_REQUIREMENT_MISSING)
         (void)br_err_set(&err, client.code, "%s", client.text);

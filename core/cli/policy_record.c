@@ -225,11 +225,7 @@ static int ask_store(struct reading *rd, const char *run, struct br_err *err)
         return br_err_set(err, BR_E_NOT_FOUND,
                           "'%.80s' is no id of a run; 'bridle show' lists them", run);
     br_buf_put_str(&o.buf, run);
-    int r = br_cli_client_open(&c, &hooks, rd, err);
-    if (r == 0)
-        r = br_cli_client_send(&c, BR_MSG_CTL_SHOW, &o, err);
-    if (r == 0)
-        r = br_cli_client_wait(&c, err);
+    int r = br_cli_client_ask(&c, &hooks, rd, BR_MSG_CTL_SHOW, &o, err);
     if (r == 0 && c.code)
         r = br_err_set(err, c.code, "%s", c.text);
     br_cli_client_close(&c);

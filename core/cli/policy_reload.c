@@ -117,11 +117,7 @@ int policy_reload(const struct br_cli_args *a)
     int r = absolute(word ? word : "", path, &err), code = 0;
     if (r == 0) {
         br_buf_put_str(&o.buf, path);
-        r = br_cli_client_open(&c, &hooks, &l, &err);
-        if (r == 0)
-            r = br_cli_client_send(&c, BR_MSG_CTL_RELOAD, &o, &err);
-        if (r == 0)
-            r = br_cli_client_wait(&c, &err);
+        r = br_cli_client_ask(&c, &hooks, &l, BR_MSG_CTL_RELOAD, &o, &err);
         if (r == 0 && c.code)
             r = br_err_set(&err, c.code, "%s", c.text);
         br_cli_client_close(&c);

@@ -204,11 +204,7 @@ static int ask(struct getting *g, enum br_msg_type type, const char *name, struc
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     if (type != BR_MSG_CTL_LEASES && type != BR_MSG_CTL_POLICIES)
         br_buf_put_str(&o.buf, name);
-    int r = br_cli_client_open(&c, &hooks, g, &local);
-    if (r == 0)
-        r = br_cli_client_send(&c, type, &o, &local);
-    if (r == 0)
-        r = br_cli_client_wait(&c, &local);
+    int r = br_cli_client_ask(&c, &hooks, g, type, &o, &local);
     if (r == 0 && c.code)
         r = br_err_set(&local, c.code, "%s", c.text);
     if (c.nsignals)

@@ -118,11 +118,7 @@ static int ask_store(struct showing *s, const char *run_id, struct br_err *err)
     struct br_cli_client c;
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_buf_put_str(&o.buf, run_id);
-    int r = br_cli_client_open(&c, &hooks, s, err);
-    if (r == 0)
-        r = br_cli_client_send(&c, BR_MSG_CTL_SHOW, &o, err);
-    if (r == 0)
-        r = br_cli_client_wait(&c, err);
+    int r = br_cli_client_ask(&c, &hooks, s, BR_MSG_CTL_SHOW, &o, err);
     int code = r == 0 ? (int)c.exit_code : -1;
     if (r == 0 && c.code)
         (void)br_err_set(err, c.code, "%s", c.text);
