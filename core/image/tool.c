@@ -147,7 +147,10 @@ static void listen_to(struct talk *t)
 /* What ends the talk of a program that has said why before. */
 static bool is_epilogue(const char *line)
 {
-    static const char *const begins[] = {"I: ", "E: mmdebstrap failed", "E: apt-get ",
+    static const char *const begins[] = {"I: ",
+                                         "W: ",
+                                         "E: mmdebstrap failed",
+                                         "E: apt-get ",
                                          "tar: Error is not recoverable",
                                          "tar: Exiting with failure"};
     for (unsigned i = 0; i < BR_ARRAY_LEN(begins); i++)
