@@ -119,7 +119,7 @@ static int check_directory(int dirfd, struct br_err *err)
     struct stat st;
     if (fstat(dirfd, &st) < 0)
         return br_err_errno(err, BR_E_STORE_FAILED, "the audit store could not be looked at");
-    int r = check_closed(&st, "the directory", S_IFDIR, err);
+    int r = check_closed(&st, "audit", S_IFDIR, err);
     for (size_t i = 0; i < BR_ARRAY_LEN(files) && r == 0; i++) {
         if (fstatat(dirfd, files[i], &st, AT_SYMLINK_NOFOLLOW) == 0)
             r = check_closed(&st, files[i], S_IFREG, err);
