@@ -19,6 +19,7 @@ struct opaque {
 #define RUNS_SCRIPT "it is a shell, which runs a text or a file"
 #define OTHER_IDENTITY "it runs the command in its arguments as somebody else"
 #define SHELL_WORD "it is a word of the shell that changes what other words mean"
+#define SUBSCRIPT "bash would look for a command in the name of a variable"
 #define OPTIONS "it runs the command in its arguments, and has an option that is not known here"
 
 static const struct opaque opaques[] = {
@@ -92,6 +93,22 @@ static const struct opaque opaques[] = {
     {"firejail", RUNS_ARGUMENTS},
     {"torsocks", RUNS_ARGUMENTS},
     {"proxychains4", RUNS_ARGUMENTS},
+    {"proxychains", RUNS_ARGUMENTS},
+    {"torify", RUNS_ARGUMENTS},
+    {"tsocks", RUNS_ARGUMENTS},
+    {"dtach", RUNS_ARGUMENTS},
+    {"abduco", RUNS_ARGUMENTS},
+    {"chronic", RUNS_ARGUMENTS},
+    {"ifne", RUNS_ARGUMENTS},
+    {"pee", RUNS_ARGUMENTS},
+    {"mispipe", RUNS_ARGUMENTS},
+    {"lckdo", RUNS_ARGUMENTS},
+    {"tsp", RUNS_ARGUMENTS},
+    {"chpst", RUNS_ARGUMENTS},
+    {"softlimit", RUNS_ARGUMENTS},
+    {"setlock", RUNS_ARGUMENTS},
+    {"ssh-agent", RUNS_ARGUMENTS},
+    {"aa-exec", RUNS_ARGUMENTS},
     {"sg", OTHER_IDENTITY},
     {"newgrp", OTHER_IDENTITY},
     {"sudo", OTHER_IDENTITY},
@@ -120,6 +137,11 @@ static const struct opaque opaques[] = {
     {"readarray", SHELL_WORD},
     {"read", SHELL_WORD},
     {"getopts", SHELL_WORD},
+    {"let", SHELL_WORD},
+    {"compgen", SHELL_WORD},
+    {"complete", SHELL_WORD},
+    {"bind", SHELL_WORD},
+    {"fc", SHELL_WORD},
 };
 
 /* A wrapper that takes its options, then so many operands, then a command. */
@@ -344,7 +366,17 @@ static enum br_argv_kind unwrap_simple(const struct wrapper *w, const char *cons
             return opaque(why, OPTIONS);
     if (i >= n)
         return strcmp(w->name, "exec") == 0 ? opaque(why, SHELL_WORD) : BR_ARGV_PLAIN;
+    if (strcmp(w->name, "time") == 0 && (strcmp(words[i], "!") == 0 || strchr(words[i], '='))) {
+        while (i < n && (strcmp(words[i], "!") == 0 || strchr(words[i], '=')))
+            i++;
+        if (i < n)
+            tell_command(sink, words + i, n - i);
+        return opaque(why, SHELL_WORD);
+    }
     tell_command(sink, words + i, n - i);
+    for (size_t k = i; strcmp(words[i], "[") == 0 && k < n; k++)
+        if (splits(words[k]))
+            return opaque(why, SUBSCRIPT);
     return BR_ARGV_WRAPPER;
 }
 
@@ -566,6 +598,66 @@ static enum br_argv_kind check_git(const char *const *words, size_t n, const cha
     return BR_ARGV_PLAIN;
 }
 
+/* The sub-commands of git that run what their arguments say. */
+static enum br_argv_kind check_git_command(const char *const *words, size_t n,
+                                           const struct br_argv_sink *sink, const char **why)
+{
+    static const char *const rebase[] = {"-x", "--exec"};
+    size_t at = br_argv_git_command(words, n);
+    if (at == 0)
+        return BR_ARGV_PLAIN;
+    const char *name = words[at], *next = at + 1 < n ? words[at + 1] : "";
+    bool runs = strcmp(name, "filter-branch") == 0 || strcmp(name, "for-each-repo") == 0 ||
+                (strcmp(name, "bisect") == 0 && strcmp(next, "run") == 0);
+    for (size_t i = at + 1; i < n && !runs; i++) {
+        if (strcmp(name, "submodule") == 0)
+            runs = strcmp(words[i], "foreach") == 0;
+        else if (strcmp(name, "rebase") == 0)
+            runs = listed(words[i], rebase, BR_ARRAY_LEN(rebase)) ||
+                   strncmp(words[i], "-x", 2) == 0 || strncmp(words[i], "--exec=", 7) == 0;
+    }
+    if (!runs)
+        return BR_ARGV_PLAIN;
+    for (size_t i = at + 1; i < n && sink; i++) {
+        const char *exec = strncmp(words[i], "--exec=", 7) == 0 ? words[i] + 7 : words[i];
+        if (exec[strcspn(exec, " ;&|")])
+            sink->line(sink->ctx, exec, false);
+    }
+    return opaque(why, RUNS_ARGUMENTS);
+}
+
+/* May it hold a subscript, in which bash runs what looks like a command? */
+static bool subscript(const char *word)
+{
+    return br_word_unknown(word) || strchr(word, '[');
+}
+
+/*
+ * Words of the shell that take the name of a variable behind an option: in name[subscript] bash
+ * runs substitutions, whatever quotes there were. `test $X`: X may become such an option.
+ */
+static enum br_argv_kind check_names(const char *name, const char *const *words, size_t n,
+                                     const char **why)
+{
+    /* the walker has looked at the words of its own "[ ..." */
+    bool test = strcmp(name, "test") == 0 || (strcmp(name, "[") == 0 && n > 2);
+    bool print = strcmp(name, "printf") == 0, wait = strcmp(name, "wait") == 0;
+    if (strcmp(name, "jobs") == 0)
+        return n > 1 ? opaque(why, RUNS_ARGUMENTS) : BR_ARGV_PLAIN;
+    if (wait && n > 1 && (words[1][0] == '-' || br_word_unknown(words[1])))
+        return opaque(why, SUBSCRIPT);
+    if (print && n > 2 && (br_is_unknown(words[1][0]) || strncmp(words[1], "-v", 2) == 0) &&
+        (words[1][0] != '-' || words[1][2] ? subscript(words[1]) : subscript(words[2])))
+        return opaque(why, SUBSCRIPT);
+    if (print && n > 1 && splits(words[1]) && br_is_unknown(words[1][0]))
+        return opaque(why, SUBSCRIPT);
+    for (size_t i = 1; i < n && test; i++)
+        if (splits(words[i]) ||
+            (i + 1 < n && strcmp(words[i], "-v") == 0 && subscript(words[i + 1])))
+            return opaque(why, SUBSCRIPT);
+    return BR_ARGV_PLAIN;
+}
+
 static enum br_argv_kind check_set(const char *const *words, size_t n, const char **why)
 {
     static const char *const options[] = {"pipefail", "errexit", "nounset", "xtrace"};
@@ -612,11 +704,13 @@ static enum br_argv_kind by_name(const char *name, const char *const *words, siz
         return unwrap_xargs(words, n, sink, why);
     if (strcmp(name, "find") == 0)
         return unwrap_find(words, n, sink, why);
-    if (strcmp(name, "git") == 0)
-        return check_git(words, n, why);
+    if (strcmp(name, "git") == 0) {
+        enum br_argv_kind kind = check_git(words, n, why);
+        return kind == BR_ARGV_PLAIN ? check_git_command(words, n, sink, why) : kind;
+    }
     if (strcmp(name, "set") == 0)
         return check_set(words, n, why);
-    return BR_ARGV_PLAIN;
+    return check_names(name, words, n, why);
 }
 
 enum br_argv_kind br_argv_unwrap(const char *const *words, size_t n,
@@ -643,79 +737,4 @@ enum br_argv_kind br_argv_unwrap(const char *const *words, size_t n,
             strncmp(words[0], places[i], strlen(places[i])) == 0)
             return kind;
     return opaque(why, "it has the name of a program that runs others, but is another one");
-}
-
-/* ---- other spellings ---- */
-
-/* The index of git's command, or 0. */
-static size_t git_command(const char *const *words, size_t n)
-{
-    static const char *const with[] = {
-        "-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--super-prefix"};
-    for (size_t i = 1; i < n; i++) {
-        if (words[i][0] != '-')
-            return i;
-        i += listed(words[i], with, BR_ARRAY_LEN(with));
-    }
-    return 0;
-}
-
-static void spell_git(const char **list, size_t n,
-                      void (*fn)(void *ctx, const char *const *words, size_t n), void *ctx)
-{
-    size_t at = git_command(list, n);
-    if (at < 2)
-        return;
-    memmove(list + 1, list + at, (n - at) * sizeof(*list));
-    fn(ctx, list, n - at + 1);
-}
-
-/* The options of rm as one word: what -r, -R and --recursive say, and -f and --force. `list` has
- * room for one word more than there are. */
-static void spell_rm(const char *const *words, size_t n, const char **list,
-                     void (*fn)(void *ctx, const char *const *words, size_t n), void *ctx)
-{
-    static const char *const spelled[] = {"-rf", "-fr", "-r", "-f", "-Rf"};
-    bool recursive = false, force = false, ended = false;
-    size_t kept = 2;
-    for (size_t i = 1; i < n; i++) {
-        const char *word = words[i];
-        if (ended || word[0] != '-' || !word[1]) {
-            list[kept++] = word;
-            continue;
-        }
-        ended = strcmp(word, "--") == 0;
-        bool letters = word[1] != '-';
-        recursive |= letters ? strpbrk(word, "rR") != NULL : strncmp(word, "--r", 3) == 0;
-        force |= letters ? strchr(word, 'f') != NULL : strncmp(word, "--f", 3) == 0;
-    }
-    list[0] = "rm";
-    for (size_t i = 0; i < BR_ARRAY_LEN(spelled); i++) {
-        if ((strpbrk(spelled[i], "rR") && !recursive) || (strchr(spelled[i], 'f') && !force))
-            continue;
-        list[1] = spelled[i];
-        fn(ctx, list, kept);
-    }
-}
-
-void br_argv_spellings(const char *const *words, size_t n,
-                       void (*fn)(void *ctx, const char *const *words, size_t n), void *ctx)
-{
-    const char *name = base_name(words[0]);
-    bool git = strcmp(name, "git") == 0, rm = strcmp(name, "rm") == 0;
-    if (!*name || (name == words[0] && !git && !rm))
-        return;
-    BR_CLEANUP_FREE const char **list = calloc(n + 2, sizeof(*list));
-    if (!list) {
-        fn(ctx, NULL, 0);
-        return;
-    }
-    memcpy(list, words, n * sizeof(*list));
-    list[0] = name;
-    if (name != words[0])
-        fn(ctx, list, n);
-    if (git)
-        spell_git(list, n, fn, ctx);
-    if (rm)
-        spell_rm(words, n, list, fn, ctx);
 }

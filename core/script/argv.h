@@ -38,6 +38,9 @@ enum br_argv_kind {
 enum br_argv_kind br_argv_unwrap(const char *const *words, size_t n,
                                  const struct br_argv_sink *sink, const char **why);
 
+/* The index of git's sub-command behind its global options, or 0. */
+size_t br_argv_git_command(const char *const *words, size_t n);
+
 /*
  * Other spellings of the same command, for rules that deny: without the path of its program, git
  * without its global options, rm with its options as one word. Each is told to fn.

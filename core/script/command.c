@@ -221,7 +221,8 @@ static void on_env(void *ctx, const char *change)
  * LINE`) */
 static bool is_line(const char *const *words, size_t i)
 {
-    static const char *const takers[] = {"eval", "trap", "watch", "ssh", "parallel", "batch"};
+    static const char *const takers[] = {"compgen", "mispipe", "pee",      "eval", "trap",
+                                         "watch",   "ssh",     "parallel", "batch"};
     const char *before = words[i - 1], *slash = strrchr(words[0], '/');
     bool takes = before[0] == '-' && strpbrk(before, "cS");
     for (size_t k = 0; k < BR_ARRAY_LEN(takers) && !takes; k++)

@@ -483,6 +483,8 @@ static void variables(struct walk *w, bool exported)
     }
 }
 
+#define TEST_NAME "it has a test that may be of a variable by its name, in which bash runs commands"
+
 /* [ ... ]: a program whose arguments nobody needs to know. */
 static void test_words(struct walk *w)
 {
@@ -496,9 +498,15 @@ static void test_words(struct walk *w)
         if (shell_is_word(c.kind)) {
             size_t start = w->sh->text_len;
             shell_word(w, false);
+            shell_put(w->sh, '\0');
+            if (strcmp(w->sh->text + start, "-v") == 0 ||
+                br_has_mark(w->sh->text + start, BR_UNKNOWN_ANY))
+                shell_refuse(w->sh, TEST_NAME);
             w->sh->text_len = start;
             inner_word(w);
         } else if (c.kind == K_OTHER) {
+            if (shell_text_is(w, c.node, "-v"))
+                shell_refuse(w->sh, TEST_NAME);
             test_words(w);
         } else if (c.kind != K_TOKEN) {
             shell_refuse(w->sh, SHELL_UNKNOWN);

@@ -183,15 +183,18 @@ static bool variable_ok(const struct walk *w, uint32_t from, uint32_t to)
 }
 
 /*
- * ${NAME}, ${#NAME}, and with one of the operators that neither set a variable nor run what is in
- * one: - + ? # % / and their doubled and colon forms. What is behind the operator is words.
+ * What stands behind an operator in ${NAME...}, up to the brace at `end`. The tree says nothing
+ * reliable about it (backquotes are letters there), and shells do not agree on its quotes, so only
+ * letters, $NAME and other expansions are taken; a quote must end, and nothing in it is special.
  */
-static bool expansion_ok(const struct walk *w, uint32_t from, uint32_t to)
+static bool operand_ok(const char *p, const char *end, unsigned depth);
+
+/*
+ * ${NAME}, ${#NAME}, and with one of the operators that neither set a variable nor run what is in
+ * one: - + ? # % / and their doubled and colon forms. `p` is behind "${".
+ */
+static bool parameter_ok(const char *p, const char *end, unsigned depth)
 {
-    const char *p = w->text + from, *end = w->text + to - 1;
-    if (to - from < 4 || p[0] != '$' || p[1] != '{' || *end != '}')
-        return false;
-    p += 2;
     bool length = *p == '#' && is_name_char(p[1]);
     p += length;
     const char *name = p;
@@ -205,9 +208,52 @@ static bool expansion_ok(const struct walk *w, uint32_t from, uint32_t to)
         return true;
     if (length)
         return false;
-    if (*p == ':')
-        return p + 1 < end && strchr("-+?", p[1]);
-    return strchr("-+?#%/", *p);
+    if (*p == ':' ? p + 1 >= end || !strchr("-+?", p[1]) : !strchr("-+?#%/", *p))
+        return false;
+    return operand_ok(p + 1, end, depth);
+}
+
+/* The brace that ends the "${" before `p`, or NULL. */
+static const char *closing(const char *p, const char *end)
+{
+    for (unsigned open = 1; p < end; p++) {
+        open += *p == '{';
+        open -= *p == '}';
+        if (open == 0)
+            return p;
+    }
+    return NULL;
+}
+
+static bool operand_ok(const char *p, const char *end, unsigned depth)
+{
+    char quote = 0;
+    for (; p < end; p++) {
+        if (strchr("`\\{}()<>;|&\n", *p))
+            return false;
+        if (*p == '"' || *p == '\'') {
+            if (quote && quote != *p)
+                return false;
+            quote = quote ? 0 : *p;
+        } else if (*p == '$' && p + 1 < end && p[1] == '{') {
+            const char *stop = closing(p + 2, end);
+            if (quote || depth == 4 || !stop || !parameter_ok(p + 2, stop, depth + 1))
+                return false;
+            p = stop;
+        } else if (*p == '$' &&
+                   (p + 1 >= end || !(is_name_char(p[1]) || strchr("@*#?!$-", p[1])))) {
+            return false; /* $'...', $[...] */
+        }
+    }
+    return !quote;
+}
+
+static bool expansion_ok(const struct walk *w, uint32_t from, uint32_t to)
+{
+    const char *p = w->text + from, *end = w->text + to - 1;
+    if (to - from < 4 || p[0] != '$' || p[1] != '{' || *end != '}')
+        return false;
+    return parameter_ok(p + 2, end, 0);
 }
 
 /* $((1 + 2)): a variable's value would be read as an expression too, and bash runs what is in it.
@@ -252,6 +298,8 @@ static void put_expansion(struct word *s, enum kind k, TSNode node, bool quoted)
     if (!ok)
         shell_refuse(w->sh, "it has an expansion that is not taken apart");
     bool variable = k == K_VARIABLE || k == K_EXPANSION;
+    if (k == K_VARIABLE && to - from == 2 && strchr("?#$", w->text[from + 1]))
+        quoted = true; /* a number */
     mark(s, quoted && !(variable && many(w, from, to)) ? BR_UNKNOWN_PART : BR_UNKNOWN_ANY);
 }
 
@@ -312,6 +360,14 @@ static void put_token(struct word *s, TSNode node)
         put_bare(s, from, to);
 }
 
+static bool ansi_ok(const struct walk *w, TSNode node)
+{
+    uint32_t from = ts_node_start_byte(node), to = ts_node_end_byte(node);
+    const char *p = w->text + from;
+    return to - from >= 3 && p[0] == '$' && p[1] == '\'' && p[to - from - 1] == '\'' &&
+           !memchr(p + 2, '\'', to - from - 3);
+}
+
 /* One node that is no concatenation. */
 static void put_part(struct word *s, TSNode node, enum kind k)
 {
@@ -330,7 +386,9 @@ static void put_part(struct word *s, TSNode node, enum kind k)
     case K_RAW_STRING:
         put_raw(s, node);
         break;
-    case K_ANSI_STRING: /* sh takes the '$' as it is */
+    case K_ANSI_STRING: /* sh takes the '$' as it is, and a string ends at the first quote */
+        if (!ansi_ok(s->w, node))
+            shell_refuse(s->w->sh, MISREAD);
         mark(s, BR_UNKNOWN_PART);
         break;
     case K_BRACES:

@@ -108,7 +108,8 @@ static const struct good parsed[] = {
     {"diff <(a) <(b)", "diff|<a>|<a>||a||b"},
     {"echo $'a'", "echo|<p>"},
     {"echo a'b'\"c\"$X", "echo|abc<a>"},
-    {"echo \"${X:-$(rm y)}\"", "echo|<p>||rm|y"},
+    {"echo \"${X:-${Y:-z}}\" ${X%.*} ${X##*/} ${X:-\"a b\"}", "echo|<p>|<a>|<a>|<a>"},
+    {"a $? $# $X", "a|<p>|<p>|<a>"},
     {"ls -- '*'", "ls|--|*"},
     /* variables */
     {"a \\\n b \\\n  c", "a|b|c"},
@@ -290,6 +291,7 @@ static void test_guess(void **state)
         {"[[ a ]] && rm x", "rm|x"},
         {"for ((;;)); do rm x; done", "rm|x"},
         {"echo ${X:=$(rm y)}", "echo|<a>||rm|y"},
+        {"echo \"${X:-$(rm y)}\"", "echo|<p>||rm|y"},
         {"rm x; if", "rm|x"},
         {"ls 'a; b", "ls|a; b"},
         {"a 2>&1 b; if", "a|b"},
@@ -530,6 +532,9 @@ static void test_spellings(void **state)
         {"rm|-v|--force|--|-r|y", "rm|-f|-r|y"},
         {"/bin/rm|x", "rm|x"},
         {"bin/", ""},
+        {"git-push|x", "git|push|x"},
+        {"/usr/lib/git-core/git-push", "git-push; git|push"},
+        {"git-", ""},
     };
     (void)state;
     for (size_t i = 0; i < BR_ARRAY_LEN(list); i++) {
