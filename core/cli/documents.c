@@ -69,9 +69,17 @@ bool br_cli_is_shipped(const char *word)
 /* A shipped bundle by its name is a bundle that adds nothing to it. A word may not be both. */
 static int read_policy(const char *word, struct br_cli_documents *d, struct br_err *err)
 {
-    if (!word || !br_cli_is_shipped(word))
-        return br_cli_file_config(&d->policy, word, "policy.lua", "policy", BR_E_INVALID_POLICY,
-                                  BR_POLICY_MAX, err);
+    if (!word || !br_cli_is_shipped(word)) {
+        int r = br_cli_file_config(&d->policy, word, "policy.lua", "policy", BR_E_INVALID_POLICY,
+                                   BR_POLICY_MAX, err);
+        if (r == -BR_E_NOT_FOUND && word && !strpbrk(word, "/.") && err)
+            br_err_set(
+                err, BR_E_NOT_FOUND,
+                "there is no file '%.512s' here, and no shipped policy of that name (those are "
+                "default, strict, review-only and ci); nothing was started",
+                word);
+        return r;
+    }
     struct stat st; /* a directory is no policy, and 'ci' is a common one */
     if (stat(word, &st) == 0 && !S_ISDIR(st.st_mode))
         return br_err_set(err, BR_E_INVALID_POLICY,

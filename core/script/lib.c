@@ -87,6 +87,14 @@ static int absent_key(lua_State *L)
     if (hint)
         return luaL_error(L, "%s '%s' is not there%s", what, name, hint);
     unsigned least = (unsigned)strlen(name) / 2 + 1;
+    bool global = strcmp(what, "global") == 0;
+    if (global && strcmp(name, "policy") == 0)
+        return luaL_error(L, "global 'policy' is not there; begin with 'local policy = require "
+                             "\"bridle.policy\"'");
+    if (global && distance(name, "policy") < 3) { /* the local that every policy has */
+        nearest = "policy";
+        least = distance(name, nearest);
+    }
     lua_pushnil(L);
     while (lua_next(L, 1)) {
         lua_pop(L, 1);

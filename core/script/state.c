@@ -199,6 +199,10 @@ int br_script_load(struct br_script *s, const char *path, const void *text, size
     s->expired = false;
     if (!lua_checkstack(s->L, 8))
         return br_err_set(err, BR_E_NOMEM, "'%s' could not be loaded: no memory", s->chunk);
+    if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* a byte order mark, of some editors */
+        text = (const char *)text + 3;
+        n -= 3;
+    }
     int status = luaL_loadbufferx(s->L, text ? text : "", n, name, "t");
     if (status != LUA_OK) {
         s->error_line = line_of(s, lua_tostring(s->L, -1));

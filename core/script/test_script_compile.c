@@ -238,7 +238,12 @@ static void test_bad_policies(void **state)
          "INVALID_POLICY", 1, "an error that is a table"},
         {"error()", "INVALID_POLICY", 1, "an error that is a nil"},
         {"x = 1", "INVALID_POLICY", 1, "global 'x' cannot be set"},
-        {"local y = poliyc", "INVALID_POLICY", 1, "global 'poliyc'"},
+        {"local y = poliyc", "INVALID_POLICY", 1, "did you mean 'policy'"},
+        {"local y = policy.deny", "INVALID_POLICY", 1, "begin with 'local policy = require"},
+        {HEAD "return policy.bundle { name = 'x' }", "INVALID_POLICY", 2, "does not say api = 1"},
+        {"\xef\xbb\xbf"
+         "return 1",
+         "INVALID_POLICY", 1, "the policy returned a number"},
         {"local y = tostrin", "INVALID_POLICY", 1, "did you mean 'tostring'"},
         {"require 'os'", "INVALID_POLICY", 1, "there is no module 'os'"},
         {"\x1bLua\x54", "INVALID_POLICY", 0, "binary chunk"},
@@ -408,7 +413,9 @@ static void test_predicates(void **state)
                      "  if q.subject == 'loop' then while true do end end\n"
                      "  if q.subject == 'raise' then error('no') end\n"
                      "  if q.subject == 'odd' then return 'allways' end\n"
-                     "  if q.subject == 'nest' then return q.input.a[2].b end\n"
+                     "  if q.subject == 'nest' then return q.env.a[2].b end\n"
+                     "  if q.subject == 'odd key' then return q.efect end\n"
+                     "  if q.subject == 'absent' then return q.model end\n"
                      "  if q.subject == 'allow' then return 'allow' end\n"
                      "  if q.subject:find('^prod') then return 'deny', 'not in production' end\n"
                      "  if q.subject == 'ask' then return 'ask' end\n"
@@ -426,8 +433,13 @@ static void test_predicates(void **state)
     rig_predicate(&g, "{\"subject\":\"allow\"}");
     rig_code(&g, "POLICY_ERROR");
     rig_says(&g, "to allow, write a rule");
-    rig_predicate(&g, "{\"subject\":\"nest\",\"input\":{\"a\":[1,{\"b\":\"ask\"}]}}");
+    rig_predicate(&g, "{\"subject\":\"nest\",\"env\":{\"a\":[1,{\"b\":\"ask\"}]}}");
     assert_int_equal(g.a.flag, BR_EFFECT_ASK);
+    rig_predicate(&g, "{\"subject\":\"odd key\"}");
+    rig_code(&g, "POLICY_ERROR");
+    rig_says(&g, "a request has no field 'efect'; did you mean 'effect'?");
+    rig_predicate(&g, "{\"subject\":\"absent\"}");
+    assert_int_equal(g.a.flag, BR_EFFECT_NONE);
     rig_predicate(&g, "{\"subject\":\"other\"}");
     assert_int_equal(g.a.type, BR_MSG_PREDICATE_VOTE);
     assert_int_equal(g.a.flag, BR_EFFECT_NONE);

@@ -117,7 +117,7 @@ end
 local function reason_problem(what, reason)
   if reason ~= nil and (type(reason) ~= "string" or #reason == 0 or #reason > 512 or
       reason:find("%c") or not utf8.len(reason)) then
-    return ("'reason' of %s must be one line of text, at most 512 bytes"):format(what)
+    return ("'reason' of %s must be one line of text in UTF-8, at most 512 bytes"):format(what)
   end
 end
 
@@ -614,6 +614,7 @@ end
 local function make_bundle(fields)
   check_keys("policy.bundle", fields, BUNDLE_KEYS, 1)
   if fields.api ~= 1 then
+    if fields.api == nil then refuse(1, "it does not say api = 1, which this version reads") end
     refuse(1, "this version reads bundles with api = 1, not %s", tostring(fields.api))
   end
   local problem = id_problem("policy.bundle", fields.name)
@@ -744,6 +745,18 @@ local function vote_of(check, request)
   return effect, reason
 end
 
+local REQUEST_KEYS = { "action", "subject", "callId", "effect", "manifest", "argv", "tool", "model", "env",
+  "time", "zone", "budget" }
+local known_request = set(REQUEST_KEYS)
+--- A misspelt field would be nil, and the check would say nothing for ever.
+local request_meta = {
+  __index = function(_, key)
+    if known_request[key] then return nil end
+    error(("a request has no field '%s'%s"):format((tostring(key):sub(1, 40):gsub("%c", "?")),
+      nearest.hint(tostring(key), REQUEST_KEYS)), 2)
+  end,
+}
+
 --- What the bundle's checks say of a request: nil (no opinion), or "ask" or "deny", a reason, and
 --- the id of the check. All of them are asked, in the order of their ids; the strictest counts.
 ---@param bundle table
@@ -751,6 +764,7 @@ end
 ---@return string?, string?, string?
 function policy.vote(bundle, request)
   local effect, reason, id
+  setmetatable(request, request_meta)
   for _, check in ipairs(bundles[bundle].checks) do
     local said, why = vote_of(check, request)
     if said == "deny" or (said and not effect) then
