@@ -75,8 +75,8 @@ static int read_policy(const char *word, struct br_cli_documents *d, struct br_e
         if (r == -BR_E_NOT_FOUND && word && !strpbrk(word, "/.") && err)
             br_err_set(
                 err, BR_E_NOT_FOUND,
-                "there is no file '%.512s' here, and no shipped policy of that name (those are "
-                "default, strict, review-only and ci); nothing was started",
+                "the policy '%.512s' does not exist: there is no such file here, and the shipped "
+                "ones are default, strict, review-only and ci; nothing was started",
                 word);
         return r;
     }

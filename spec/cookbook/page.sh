@@ -53,6 +53,6 @@ grep -q "'strict' is a shipped policy and a file here; nothing was started" "$to
 is ask -p "$source/policy/strict.lua" process.exec ls
 for name in strcit Strict 'ci default' harmless_spec; do
     if bridle policy check -p "$name" >"$top/out" 2>"$top/err"; then fail "a name that is none was taken"; fi
-    grep -q "'$name' does not exist: .*shipped ones are default" "$top/err" || fail "$(cat "$top/err")"
+    grep -q "'$name' does not exist: .*the shipped ones are default" "$top/err" || fail "$(cat "$top/err")"
 done
 echo ok
