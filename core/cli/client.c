@@ -335,9 +335,9 @@ static int on_signal(void *ctx, int fd, short revents, struct br_err *err)
     if (read(fd, &si, sizeof(si)) != (ssize_t)sizeof(si))
         return 0;
     if (++c->nsignals == 1) {
+        br_cli_client_cancel(c); /* before any answer: after it a run could go on, and end well */
         if (c->hooks->canceling)
             c->hooks->canceling(c->ctx, (int)si.ssi_signo);
-        br_cli_client_cancel(c);
         return 0;
     }
     c->killed = true;

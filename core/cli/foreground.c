@@ -352,7 +352,7 @@ static void on_refused(void *ctx, const char *text)
 {
     struct fg *g = ctx;
     BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(4 * BR_ERR_TEXT_MAX);
-    if (!g->can_ask)
+    if (!g->can_ask || g->canceling)
         return; /* the session had denied it already */
     br_buf_printf(&b, "  the answer came too late: ");
     br_cli_put_line(&b, text, strlen(text), 200);

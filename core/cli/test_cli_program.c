@@ -293,6 +293,17 @@ static void test_one_by_one(void **state)
     assert_non_null(strstr(log_text(), "ANSWER p2 deny"));
 }
 
+/* Not an answer first: with a denial alone a run goes on, and may end well before it is canceled.
+ */
+static void expect_canceled_first(void)
+{
+    const char *cancel = strstr(log_text(), "CANCEL"), *answer = strstr(log_text(), "ANSWER");
+    assert_non_null(cancel);
+    assert_true(!answer || answer > cancel);
+    assert_null(strstr(log_text(), "allow"));
+    assert_null(strstr(log_text(), " run\n"));
+}
+
 static void test_interrupt_at_several(void **state)
 {
     (void)state;
@@ -301,9 +312,7 @@ static void test_interrupt_at_several(void **state)
     expect(ALL_OR_RUN);
     type("\003");
     assert_int_equal(finish(), 0);
-    assert_non_null(strstr(log_text(), "ANSWER p1 deny the run was canceled"));
-    assert_non_null(strstr(log_text(), "ANSWER p2 deny the run was canceled"));
-    assert_null(strstr(log_text(), "allow"));
+    expect_canceled_first();
 }
 
 static void test_typed_ahead_is_no_answer(void **state)
@@ -375,8 +384,7 @@ static void test_interrupt_while_asking(void **state)
     type("\003");
     assert_int_equal(finish(), 0);
     assert_non_null(strstr(out_text, "canceling"));
-    assert_non_null(strstr(log_text(), "ANSWER p1 deny the run was canceled"));
-    assert_null(strstr(log_text(), "allow"));
+    expect_canceled_first();
 }
 
 /* ---- ends ----------------------------------------------------------------------------------- */
