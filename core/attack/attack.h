@@ -105,6 +105,7 @@ struct stage {
     uid_t owner;
     /* bait */
     int tcp, udp, abstract, unix_fd, pty, leak;
+    int mounts; /* the launcher's mount namespace, where that is its own; -1 */
     unsigned tcp_port, udp_port;
     char abstract_name[64], unix_path[108];
     int shm, queue, shm_key;

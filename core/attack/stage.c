@@ -206,7 +206,7 @@ static void weak_names(unsigned mask, char *dst, size_t cap)
             at += (size_t)snprintf(dst + at, cap - at, "%s%s", at ? "," : "", names[i]);
 }
 
-static _Noreturn void exec_launcher(const struct stage *s, int chan, int slave)
+static _Noreturn void exec_launcher(const struct stage *s, int chan, int slave, int gate)
 {
     char path[BR_PATH_MAX], names[256], mark[80];
     char *argv[] = {path, NULL, NULL, NULL};
@@ -232,6 +232,10 @@ static _Noreturn void exec_launcher(const struct stage *s, int chan, int slave)
         if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
             mount("proc", proc, "proc", 0, NULL) < 0)
             _exit(70);
+        char
+            held; /* until somebody holds the namespace: the launcher leaves it, and it would end */
+        if (br_write_all(gate, "", 1) < 0 || read(gate, &held, 1) != 1)
+            _exit(70);
     }
     if (setsid() < 0 || ioctl(slave, TIOCSCTTY, 0) < 0 || dup2(chan, 60) < 0)
         _exit(70);
@@ -246,6 +250,15 @@ static _Noreturn void exec_launcher(const struct stage *s, int chan, int slave)
     _exit(70);
 }
 
+/* The mount namespace that the child made for the launcher, for as long as this stage is. */
+static void hold_namespace(struct stage *s, int gate)
+{
+    char path[64], made;
+    snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)s->launcher);
+    if (read(gate, &made, 1) == 1 && (s->mounts = open(path, O_RDONLY | O_CLOEXEC)) >= 0)
+        (void)br_write_all(gate, "", 1);
+}
+
 static int start_launcher(struct stage *s)
 {
     int ends[2];
@@ -256,10 +269,22 @@ static int start_launcher(struct stage *s)
     }
     if (br_chan_pair(ends) < 0)
         return -1;
+    int gate[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, gate) < 0) {
+        close(ends[0]);
+        close(ends[1]);
+        return -1;
+    }
     s->launcher = fork();
-    if (s->launcher == 0)
-        exec_launcher(s, ends[1], slave);
+    if (s->launcher == 0) {
+        close(gate[0]);
+        exec_launcher(s, ends[1], slave, gate[1]);
+    }
     close(ends[1]);
+    close(gate[1]);
+    if (s->launcher > 0 && s->attack->flags & A_MOUNT)
+        hold_namespace(s, gate[0]);
+    close(gate[0]);
     br_chan_init(&s->launch, ends[0], "launch", launch_rules, BR_ARRAY_LEN(launch_rules), s);
     return s->launcher < 0 ? -1 : stage_await(s, &s->ready, &s->ready, PATIENCE_MS);
 }
@@ -275,6 +300,7 @@ int stage_open(struct stage *s, const struct attack *a, bool control)
                         .unix_fd = -1,
                         .pty = -1,
                         .leak = -1,
+                        .mounts = -1,
                         .shm = -1,
                         .queue = -1,
                         .victim_said = -1,

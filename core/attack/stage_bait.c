@@ -261,6 +261,7 @@ void stage_remove_bait(struct stage *s)
     br_close(&s->abstract);
     br_close(&s->unix_fd);
     br_close(&s->leak);
+    br_close(&s->mounts);
     br_close(&s->pty);
     if (s->shm >= 0)
         (void)shmctl(s->shm, IPC_RMID, NULL);
