@@ -591,7 +591,8 @@ static enum br_argv_kind check_git(const char *const *words, size_t n, const cha
         const char *key = words[++i];
         bool ok = false;
         for (size_t k = 0; k < BR_ARRAY_LEN(safe) && !ok; k++)
-            ok = strncmp(key, safe[k], strlen(safe[k])) == 0;
+            ok = strncmp(key, safe[k], strlen(safe[k])) == 0 &&
+                 (!key[strlen(safe[k])] || strchr(".=", safe[k][strlen(safe[k]) - 1]));
         if (!ok)
             return opaque(why, "it changes git's configuration, which can run programs");
     }
