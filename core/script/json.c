@@ -12,7 +12,7 @@
 
 #include "script/api_table.h"
 
-static const char null_key = 0, array_key = 0;
+static const char null_key = 0, array_key = 0, levels_key = 0;
 
 #define HOLDER "bridle.json.tree"
 
@@ -521,6 +521,26 @@ static int encode(lua_State *L, struct level *stack, unsigned *depth, struct br_
     }
 }
 
+/*
+ * The one of this state: an encoding calls no function that could begin another. One for each
+ * would be 2 KiB that only a whole collection frees, since it has a finalizer. [-0, +1, m]
+ */
+static struct levels *push_levels(lua_State *L)
+{
+    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &levels_key) == LUA_TUSERDATA) {
+        struct levels *v = lua_touserdata(L, -1);
+        free_levels(v); /* what one left behind that raised */
+        return v;
+    }
+    lua_pop(L, 1);
+    struct levels *v = lua_newuserdatauv(L, sizeof(*v), 0);
+    v->depth = 0;
+    luaL_setmetatable(L, LEVELS);
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &levels_key);
+    return v;
+}
+
 int br_script_json_encode(lua_State *L, int idx, struct br_buf *out, struct br_err *err)
 {
     int top = lua_gettop(L);
@@ -535,9 +555,7 @@ int br_script_json_encode(lua_State *L, int idx, struct br_buf *out, struct br_e
                    : br_err_set(err, BR_E_LIMIT_EXCEEDED, "the JSON text is longer than %zu bytes",
                                 out->max);
     }
-    struct levels *v = lua_newuserdatauv(L, sizeof(*v), 0);
-    v->depth = 0;
-    luaL_setmetatable(L, LEVELS);
+    struct levels *v = push_levels(L);
     lua_pushvalue(L, idx);
     int r = encode(L, v->stack, &v->depth, out, err);
     free_levels(v);

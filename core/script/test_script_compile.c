@@ -459,6 +459,28 @@ static void test_predicates(void **state)
     assert_int_equal(rig_stop(&g), 0);
 }
 
+/* As many rules as there may be, each with a command and a condition of its own, fit into memory.
+ */
+static void test_many_commands(void **state)
+{
+    (void)state;
+    struct rig g;
+    rig_start(&g, BR_SCRIPT_POLICY);
+    rig_compile(&g,
+                HEAD "local rules = {}\n"
+                     "for i = 1, 9900 do\n"
+                     "  rules[i] = policy.ask { id = 'r' .. i, action = 'process.exec',\n"
+                     "    when = { model = 'm' .. i % 500 }, command = policy.command { 'p' .. i,\n"
+                     "      { 'run', 'test' }, flags = { { '-f', '--force' } } } }\n"
+                     "end\n"
+                     "return policy.bundle { api = 1, name = 'x', rules = rules }",
+                NULL);
+    if (g.a.type != BR_MSG_COMPILED)
+        fail_msg("%s", g.a.text);
+    assert_true(json_array_size(json_object_get(g.a.table, "rules")) >= 9900);
+    assert_int_equal(rig_stop(&g), 0);
+}
+
 /* ---- several errors of one policy ---- */
 
 static void check_errors(struct rig *g, const char *text, const char *const *says, size_t n)
@@ -552,13 +574,21 @@ static void test_errors_are_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_errors),      cmocka_unit_test(test_errors_are_bounded),
-        cmocka_unit_test(test_default_policy),  cmocka_unit_test(test_manifest),
-        cmocka_unit_test(test_manifest_json),   cmocka_unit_test(test_manifest_in_workspace),
-        cmocka_unit_test(test_compile_once),    cmocka_unit_test(test_predicate_before),
-        cmocka_unit_test(test_bad_policies),    cmocka_unit_test(test_bad_manifests),
-        cmocka_unit_test(test_bad_permissions), cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_many_rules),      cmocka_unit_test(test_predicates),
+        cmocka_unit_test(test_many_commands),
+        cmocka_unit_test(test_all_errors),
+        cmocka_unit_test(test_errors_are_bounded),
+        cmocka_unit_test(test_default_policy),
+        cmocka_unit_test(test_manifest),
+        cmocka_unit_test(test_manifest_json),
+        cmocka_unit_test(test_manifest_in_workspace),
+        cmocka_unit_test(test_compile_once),
+        cmocka_unit_test(test_predicate_before),
+        cmocka_unit_test(test_bad_policies),
+        cmocka_unit_test(test_bad_manifests),
+        cmocka_unit_test(test_bad_permissions),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_many_rules),
+        cmocka_unit_test(test_predicates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
