@@ -61,13 +61,23 @@ void policy_out_json(struct policy_out *o, json_t *value)
     (void)policy_out_flush(o, true);
 }
 
-void policy_out_cell(struct policy_out *o, const char *s, unsigned width)
+static void put_padded(struct policy_out *o, const char *s, unsigned width, unsigned max)
 {
     struct br_buf *b = &o->v.out;
     size_t at = b->len;
-    br_cli_put_line(b, s, strlen(s), o->tty ? width : 8192);
+    br_cli_put_line(b, s, strlen(s), o->tty ? max : 8192);
     unsigned columns = b->len > at ? view_columns((char *)b->data + at, b->len - at) : 0;
     br_buf_printf(b, "%*s", columns < width ? (int)(width - columns) : 0, "");
+}
+
+void policy_out_cell(struct policy_out *o, const char *s, unsigned width)
+{
+    put_padded(o, s, width, width);
+}
+
+void policy_out_name(struct policy_out *o, const char *s, unsigned width)
+{
+    put_padded(o, s, width, 400);
 }
 
 /* ---- rules as text ------------------------------------------------------------------------- */
@@ -255,7 +265,7 @@ static void put_rule_row(struct policy_out *o, const json_t *table, const json_t
                            policy_matcher(rule, matcher), policy_where(rule, where)};
     for (unsigned i = 0; i < 4; i++) {
         br_buf_printf(&o->v.out, "  ");
-        policy_out_cell(o, cells[i], w[i]);
+        (i == 2 ? policy_out_cell : policy_out_name)(o, cells[i], w[i]);
         if (i == 2) {
             br_buf_printf(&o->v.out, "  ");
             policy_out_cell(o, policy_source(table, rule), 8);

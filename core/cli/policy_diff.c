@@ -211,13 +211,13 @@ static void put_only(struct policy_out *o, const char *lead, const json_t *rules
         br_buf_printf(&o->v.out, "%s", lead);
         view_word(&o->v, view_effect_style(effect), effect, 5);
         br_buf_printf(&o->v.out, "  ");
-        policy_out_cell(o, view_str(rule, "id", &n), 28);
+        policy_out_name(o, view_str(rule, "id", &n), 28);
         br_buf_printf(&o->v.out, "  ");
         policy_out_cell(o, view_str(rule, "action", &n), 12);
         br_buf_printf(&o->v.out, "  ");
         policy_out_cell(o, policy_matcher(rule, matcher), 28);
         br_buf_printf(&o->v.out, "  ");
-        policy_out_cell(o, policy_where(rule, where), 1);
+        policy_out_name(o, policy_where(rule, where), 1);
         br_buf_printf(&o->v.out, "\n");
         if (!policy_out_flush(o, false))
             return;
@@ -237,7 +237,7 @@ static void put_changes(struct diff *d, const char *effect, const char *title)
             continue;
         const char *old = view_str(c, "old", &n);
         br_buf_printf(&d->o.v.out, "  ");
-        policy_out_cell(&d->o, view_str(c, "action", &n), 1);
+        policy_out_name(&d->o, view_str(c, "action", &n), 1);
         br_buf_printf(&d->o.v.out, "  ");
         const char *subject = view_str(c, "subject", &n);
         if (json_object_get(c, "subject"))
@@ -245,21 +245,21 @@ static void put_changes(struct diff *d, const char *effect, const char *title)
         else
             br_buf_printf(&d->o.v.out, "(no subject)");
         br_buf_printf(&d->o.v.out, "  (");
-        policy_out_cell(&d->o, json_object_get(c, "run") ? view_str(c, "run", &n) : "made", 1);
+        policy_out_name(&d->o, json_object_get(c, "run") ? view_str(c, "run", &n) : "made", 1);
         BR_CLEANUP_FREE char *context =
             json_dumps(json_object_get(c, "context"), JSON_COMPACT | JSON_SORT_KEYS);
         if (context) {
             br_buf_printf(&d->o.v.out, " with ");
-            policy_out_cell(&d->o, context, 1);
+            policy_out_name(&d->o, context, 1);
         }
         br_buf_printf(&d->o.v.out, ")\n    ");
         view_word(&d->o.v, view_effect_style(old), old, 0);
         br_buf_printf(&d->o.v.out, " by ");
-        policy_out_cell(&d->o, view_str(c, "oldRule", &n), 1);
+        policy_out_name(&d->o, view_str(c, "oldRule", &n), 1);
         br_buf_printf(&d->o.v.out, ", now ");
         view_word(&d->o.v, view_effect_style(effect), effect, 0);
         br_buf_printf(&d->o.v.out, " by ");
-        policy_out_cell(&d->o, view_str(c, "newRule", &n), 1);
+        policy_out_name(&d->o, view_str(c, "newRule", &n), 1);
         br_buf_printf(&d->o.v.out, "\n");
         if (!policy_out_flush(&d->o, false))
             return;
@@ -289,7 +289,7 @@ static void put_diff(struct diff *d)
     put_changes(d, "deny", "newly denied");
     json_array_foreach(d->notes, i, note)
     {
-        policy_out_cell(&d->o, json_string_value(note), 1);
+        policy_out_name(&d->o, json_string_value(note), 1);
         br_buf_printf(&d->o.v.out, "\n");
     }
     br_buf_printf(&d->o.v.out,

@@ -175,6 +175,8 @@ void policy_out_json(struct policy_out *o, json_t *value);
 int policy_out_end(struct policy_out *o, int code);
 /* Somebody's text on one line, padded; at a terminal cut at `width` columns. */
 void policy_out_cell(struct policy_out *o, const char *s, unsigned width);
+/* The same for what somebody may look for, such as the id of a rule: it is not cut. */
+void policy_out_name(struct policy_out *o, const char *s, unsigned width);
 
 /* "src/a.lua:12", "src/a.lua" or "". */
 const char *policy_where(const json_t *rule, char dst[BR_PATH_MAX + 16]);

@@ -180,18 +180,18 @@ static void put_change(struct policy_out *o, const json_t *c)
     br_buf_printf(&o->v.out, " -> ");
     view_word(&o->v, view_effect_style(now), now, 5);
     br_buf_printf(&o->v.out, "  ");
-    policy_out_cell(o, view_str(c, "run", &n), 1);
+    policy_out_name(o, view_str(c, "run", &n), 1);
     br_buf_printf(&o->v.out, " ");
-    policy_out_cell(o, view_str(c, "callId", &n), 1);
+    policy_out_name(o, view_str(c, "callId", &n), 1);
     br_buf_printf(&o->v.out, "\n    ");
-    policy_out_cell(o, view_str(c, "action", &n), 1);
+    policy_out_name(o, view_str(c, "action", &n), 1);
     br_buf_printf(&o->v.out, "  ");
     const char *subject = view_str(c, "subject", &n);
     br_cli_put_line(&o->v.out, subject, n, o->tty ? 400 : 8192);
     br_buf_printf(&o->v.out, "\n    ");
-    policy_out_cell(o, view_str(c, "oldRule", &n), 1);
+    policy_out_name(o, view_str(c, "oldRule", &n), 1);
     br_buf_printf(&o->v.out, " -> ");
-    policy_out_cell(o, view_str(c, "newRule", &n), 1);
+    policy_out_name(o, view_str(c, "newRule", &n), 1);
     const char *reason = view_str(c, "reason", &n);
     if (n) {
         br_buf_printf(&o->v.out, ": ");
@@ -268,7 +268,7 @@ static void put_end(struct replay *p)
     }
     json_array_foreach(p->notes, i, n)
     {
-        policy_out_cell(&p->o, view_str(n, "run", &len), 1);
+        policy_out_name(&p->o, view_str(n, "run", &len), 1);
         br_buf_printf(&p->o.v.out, ": ");
         br_cli_put_line(&p->o.v.out, view_str(n, "text", &len), strlen(view_str(n, "text", &len)),
                         8192);

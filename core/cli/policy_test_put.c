@@ -36,9 +36,9 @@ static void put_place(struct policy_out *o, const char *where, const char *id, s
 {
     char name[BR_NAME_MAX];
     snprintf(name, sizeof(name), "%.*s", (int)(n - (size_t)(bare(id) - id)), bare(id));
-    policy_out_cell(o, *where ? where : "-", 20);
+    policy_out_name(o, *where ? where : "-", 20);
     br_buf_printf(&o->v.out, "  ");
-    policy_out_cell(o, name, 28);
+    policy_out_name(o, name, 28);
 }
 
 static void put_rules(struct policy_out *o, const struct test *t)
@@ -70,7 +70,7 @@ static void put_checks(struct policy_out *o, const struct test *t)
     json_object_foreach(t->checks, id, seen)
     {
         br_buf_printf(&o->v.out, "  ");
-        policy_out_cell(o, bare(id), 28);
+        policy_out_name(o, bare(id), 28);
         br_buf_printf(&o->v.out, "  ask %u, deny %u\n", (unsigned)view_u64(seen, "ask"),
                       (unsigned)view_u64(seen, "deny"));
     }
@@ -91,7 +91,7 @@ static void put_branches(struct policy_out *o, const struct test *t)
             continue;
         snprintf(where, sizeof(where), "%s:%u", slash ? slash + 1 : path, s->line);
         br_buf_printf(&o->v.out, "  ");
-        policy_out_cell(o, where, 20);
+        policy_out_name(o, where, 20);
         br_buf_printf(&o->v.out, "  %s\n", s->what);
     }
 }

@@ -38,10 +38,10 @@ static void put_vote(struct policy_out *o, const char *lead, const json_t *vote)
     policy_out_cell(o, view_str(vote, "source", &n), 9);
     view_word(&o->v, view_effect_style(effect), effect, 5);
     br_buf_printf(&o->v.out, "  ");
-    policy_out_cell(o, view_str(vote, "ruleId", &n), 1);
+    policy_out_name(o, view_str(vote, "ruleId", &n), 1);
     if (*policy_where(vote, where)) {
         br_buf_printf(&o->v.out, "  ");
-        policy_out_cell(o, where, 1);
+        policy_out_name(o, where, 1);
     }
     const char *reason = view_str(vote, "reason", &n);
     if (n) {
@@ -61,14 +61,14 @@ static void put_rule(struct policy_out *o, const json_t *rule, char letter, unsi
     br_buf_printf(&o->v.out, letter == 'm' ? "    + " : "    - ");
     view_word(&o->v, letter == 'm' ? view_effect_style(effect) : VIEW_DIM, effect, 5);
     br_buf_printf(&o->v.out, "  ");
-    policy_out_cell(o, id, 28);
+    policy_out_name(o, id, 28);
     br_buf_printf(&o->v.out, "  ");
     if (n > 1)
         snprintf(matcher, sizeof(matcher), "%u patterns", n);
     policy_out_cell(o, n > 1 ? matcher : policy_matcher(rule, matcher), 28);
     br_buf_printf(&o->v.out, "  ");
     if (*policy_where(rule, where)) {
-        policy_out_cell(o, where, 1);
+        policy_out_name(o, where, 1);
         br_buf_printf(&o->v.out, "  ");
     }
     bool fallback = !json_object_get(rule, "match");
@@ -174,7 +174,7 @@ static void put_step(struct policy_out *o, const json_t *table, const json_t *t,
     size_t i, n;
     const json_t *vote;
     br_buf_printf(&o->v.out, "  ");
-    policy_out_cell(o, view_str(t, "action", &n), 1);
+    policy_out_name(o, view_str(t, "action", &n), 1);
     br_buf_printf(&o->v.out, " ");
     put_words(o, t);
     bool against = json_is_true(json_object_get(t, "against"));
@@ -196,7 +196,7 @@ static void put_answer(struct policy_out *o, const json_t *said)
     const char *effect = view_str(said, "effect", &n);
     view_word(&o->v, view_effect_style(effect), effect, 0);
     br_buf_printf(&o->v.out, "  by ");
-    policy_out_cell(o, view_str(said, "ruleId", &n), 1);
+    policy_out_name(o, view_str(said, "ruleId", &n), 1);
     br_buf_printf(&o->v.out, " (%s)", view_str(said, "source", &n));
     const char *reason = view_str(said, "reason", &n);
     if (n) {
@@ -260,7 +260,7 @@ static void put_text(struct policy_out *o, const json_t *said, const json_t *tab
     put_answer(o, said);
     if (json_array_size(json_object_get(said, "trace")) != 1 && len) {
         br_buf_printf(&o->v.out, "  ");
-        policy_out_cell(o, view_str(said, "action", &n), 1);
+        policy_out_name(o, view_str(said, "action", &n), 1);
         br_buf_printf(&o->v.out, " ");
         br_cli_put_line(&o->v.out, subject, len, o->tty ? 400 : 8192);
         br_buf_printf(&o->v.out, ", which is decided as\n");
@@ -387,13 +387,13 @@ static void put_recorded(struct policy_out *o, const struct policy_run *r,
     const char *grant = view_str(d->votes, "grant", &n);
     if (n) {
         br_buf_printf(&o->v.out, "  allowed for the rest of the run before: ");
-        policy_out_cell(o, grant, 1);
+        policy_out_name(o, grant, 1);
         br_buf_printf(&o->v.out, "\n");
     }
     br_buf_printf(&o->v.out, "  of run ");
-    policy_out_cell(o, r->id, 1);
+    policy_out_name(o, r->id, 1);
     br_buf_printf(&o->v.out, ", call ");
-    policy_out_cell(o, view_str(d->votes, "callId", &n), 1);
+    policy_out_name(o, view_str(d->votes, "callId", &n), 1);
     br_buf_printf(&o->v.out, "\n%s%s\nnow: ", basis,
                   d->redacted ? "; something of the call is redacted" : "");
 }

@@ -59,6 +59,23 @@ static char *bridle_path(void)
     return path;
 }
 
+/* At a terminal matchers are cut, but never what names a rule or where it is. */
+static void test_why(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    e2e_open(&t, 0);
+    e2e_run(&t, &r, "../tests/ptydrive", "-t", "30", "--", bridle_path(), "policy", "why",
+            "process.exec", "git", "push", "origin", NULL);
+    expect(&r, 0, "  by operator:no-push (operator): ");
+    expect(&r, 0, "process.exec git push origin");
+    expect(&r, 0, "  operator:no-push  policy/denials.lua:");
+    e2e_result_free(&r);
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
 static void test_demo_allowed(void **state)
 {
     (void)state;
@@ -239,6 +256,7 @@ int main(void)
 {
     e2e_isolate();
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_why),
         cmocka_unit_test(test_demo_allowed),
         cmocka_unit_test(test_demo_denied),
         cmocka_unit_test(test_interrupt_at_a_question),
