@@ -633,6 +633,13 @@ static bool subscript(const char *word)
     return br_word_unknown(word) || strchr(word, '[');
 }
 
+/* -v, or what may become that. */
+static bool may_be_option(const char *word)
+{
+    return strncmp(word, "-v", 2) == 0 ||
+           (br_word_unknown(word) && (word[0] == '-' || br_is_unknown(word[0])));
+}
+
 /*
  * Words of the shell that take the name of a variable behind an option: in name[subscript] bash
  * runs substitutions, whatever quotes there were. `test $X`: X may become such an option.
@@ -647,14 +654,14 @@ static enum br_argv_kind check_names(const char *name, const char *const *words,
         return n > 1 ? opaque(why, RUNS_ARGUMENTS) : BR_ARGV_PLAIN;
     if (wait && n > 1 && (words[1][0] == '-' || br_word_unknown(words[1])))
         return opaque(why, SUBSCRIPT);
-    if (print && n > 2 && (br_is_unknown(words[1][0]) || strncmp(words[1], "-v", 2) == 0) &&
-        (words[1][0] != '-' || words[1][2] ? subscript(words[1]) : subscript(words[2])))
-        return opaque(why, SUBSCRIPT);
-    if (print && n > 1 && splits(words[1]) && br_is_unknown(words[1][0]))
-        return opaque(why, SUBSCRIPT);
+    if (print && n > 1 && may_be_option(words[1])) {
+        bool certain = !br_word_unknown(words[1]), behind = certain && words[1][2];
+        if (certain ? subscript(behind || n < 3 ? words[1] + 2 : words[2])
+                    : n > 2 || splits(words[1]))
+            return opaque(why, SUBSCRIPT);
+    }
     for (size_t i = 1; i < n && test; i++)
-        if (splits(words[i]) ||
-            (i + 1 < n && strcmp(words[i], "-v") == 0 && subscript(words[i + 1])))
+        if (splits(words[i]) || (i + 1 < n && may_be_option(words[i]) && subscript(words[i + 1])))
             return opaque(why, SUBSCRIPT);
     return BR_ARGV_PLAIN;
 }
