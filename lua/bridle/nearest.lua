@@ -31,7 +31,8 @@ function nearest.word(word, known)
   if #word > 64 then return nil end
   local best, least = nil, #word // 2 + 1
   for _, candidate in ipairs(known) do
-    local d = distance(word, candidate)
+    local d = math.abs(#word - #candidate) -- it is at least this
+    if d <= least then d = distance(word, candidate) end
     if d < least or (d == least and best and candidate < best) then
       best, least = candidate, d
     end

@@ -353,12 +353,15 @@ local function unasked(list, rule)
   end
 end
 
+--- Behind so many warnings nobody reads on, and a hint takes a while.
+local HINTS_MAX = 100
+
 local function unknown_tool(list, rule, conditions)
   for _, index in ipairs(rule.when or NOTHING) do
     for _, tool in ipairs(conditions[index].tool or {}) do
       if not tool:find("[*?]") and not contains(TOOLS, tool) then
         add(list, "unknown-tool", rule, "speaks of a tool '%s', which there is not%s", tool,
-          nearest.hint(tool, TOOLS))
+          #list < HINTS_MAX and nearest.hint(tool, TOOLS) or "")
         return
       end
     end
