@@ -155,6 +155,9 @@ static void add_redirect(struct walk *w, size_t start, enum direction d)
             digits++;
         if (digits > 0 && !target[digits])
             return;
+        for (const char *p = target; *p; p++) /* bash expands a file's name here once more */
+            if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-", *p))
+                shell_refuse(sh, "it has a redirection that is not understood");
     }
     if (sh->nredirects == BR_SHELL_REDIRECTS_MAX) {
         shell_refuse(sh, "it has too many redirections");
@@ -586,8 +589,9 @@ static void for_loop(struct walk *w)
 static void check_pattern(struct walk *w)
 {
     TSNode n = shell_here(w);
+    bool extended = shell_kind(n) == K_PATTERN;
     for (uint32_t i = ts_node_start_byte(n); i < ts_node_end_byte(n); i++)
-        if (strchr(";&|()<>`\n\\", w->text[i]))
+        if (strchr(";&|()<>`\n\\", w->text[i]) || (extended && w->text[i] == '$'))
             shell_refuse(w->sh, "it has a pattern that is not understood");
 }
 
@@ -607,8 +611,12 @@ static void case_part(struct walk *w)
         } else if (c.kind == K_COMMENT) {
             shell_check_comment(w);
         } else if (shell_is_word(c.kind)) {
+            size_t start = w->sh->text_len;
             if (item)
                 check_pattern(w);
+            if (c.kind != K_PATTERN) /* for its checks */
+                shell_word(w, false);
+            w->sh->text_len = start;
             inner_word(w);
         } else if (item) {
             statement(w);
