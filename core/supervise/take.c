@@ -103,12 +103,12 @@ static int connect_standing(struct supervisor *s, bool own, struct br_err *err)
     BR_CLEANUP_FD int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     snprintf(sa.sun_path, sizeof(sa.sun_path), "/proc/self/fd/%d/%s", at, STANDING_SOCKET);
     if (fd < 0 || connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0)
-        return br_err_errno(
-            err, BR_E_PROGRAM_DIED,
-            "the bridled that stood over '%s' does not answer, and its policy "
-            "would be that of a run; nothing was started. Start it again, or remove "
-            "'%s/%s' to do without",
-            dir, dir, STANDING_SOCKET);
+        return br_err_errno(err, BR_E_PROGRAM_DIED,
+                            "the bridled that stood over '%s' does not answer, and its policy "
+                            "would be that of a run; nothing was started. Start it again with "
+                            "'bridle policy hold', or remove "
+                            "'%s/%s' to do without",
+                            dir, dir, STANDING_SOCKET);
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0 ||
         (peer.uid != 0 && peer.uid != owner))
         return br_err_set(err, BR_E_DENIED,

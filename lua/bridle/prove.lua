@@ -23,6 +23,9 @@ for name in ([[sh bash dash zsh ksh fish csh tcsh ash busybox env xargs nice noh
     awk gawk mawk osascript ssh script watch parallel strace gdb]]):gmatch("%S+") do
   INTERPRETERS[name] = true
 end
+--- Those that are looked through.
+local WRAPPERS = {}
+for name in ("env xargs nice nohup timeout time setsid busybox"):gmatch("%S+") do WRAPPERS[name] = true end
 local NOTHING = {}
 local LIST_MAX = 64 -- structured commands of one program that are compared with each other
 
@@ -285,6 +288,16 @@ local function impossible(rule, conditions)
   end
 end
 
+local function what_instead(program)
+  local name = program:match("[^/]*$")
+  if WRAPPERS[name] then
+    return "write a rule for the command behind it, which is decided as if it stood alone"
+  elseif name:find("^python") then
+    return ("name what it may run, such as '%s -m pytest *'"):format(program)
+  end
+  return ("name what it may run, such as '%s FILE *'"):format(program)
+end
+
 local function broad_pattern(action, kind, text)
   if is_all(kind, text) then
     return ("allows every %s"):format(BROAD[action]), kind == "command" and "name the programs"
@@ -306,7 +319,7 @@ local function broad_pattern(action, kind, text)
   local anything = rest == "" or rest:find("^[*?]") or rest:find("^%-[ce]c? ?[*?]")
   if anything and INTERPRETERS[first:match("[^/]*$")] then
     return ("allows '%s', which runs whatever its arguments say"):format(first),
-      "name what it may run, such as '" .. first .. " -m pytest *'"
+      what_instead(first)
   end
 end
 
