@@ -138,7 +138,7 @@ static void test_error(void **state)
     (void)state;
     struct e2e t;
     static const char *const says[] = {"\"code\":\"POLICY_ERROR\"", "\"line\":5", "policy.lua",
-                                       "attempt to index a nil value", NULL};
+                                       "a request has no field 'nothing'", NULL};
     pid_t pid = start(&t, POLICY("return request.nothing.x"));
     finish(&t, pid, says, "completed", true);
 }

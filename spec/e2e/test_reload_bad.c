@@ -134,7 +134,8 @@ static void test_bundles(void **state)
                 "  policy.allow { id = 'a', action = 'process.exec', command = 'df' } } "),
          "bad.lua:5: rule 'a': the id is used in line 4 already", 5},
         {"error('on purpose')\n", "bad.lua:1: on purpose", 5},
-        {"while true do pcall(error) end\n", "ran for more than", 5},
+        {"while true do pcall(error) end\n", "bad.lua",
+         5}, /* of CPU time, or, on a busy machine, in all */
         {"local t = {} for i = 1, 1e9 do t[i] = ('x'):rep(1e6) .. i end\n",
          "bad.lua:1: it needed more than 64 MiB of memory", 5},
         {"local function f() return f() + 1 end f()\n",
@@ -142,7 +143,7 @@ static void test_bundles(void **state)
         /* it compiles, and its check does not answer */
         {BUNDLE("local function check(q)\n  return q.nothing.x\nend",
                 "check = check, rules = { " ALLOW " } "),
-         "bad.lua:3: attempt to index a nil value", 5},
+         "bad.lua:3: a request has no field 'nothing'", 5},
         {BUNDLE("local function check(q)\n  while true do end\nend",
                 "check = check, rules = { " ALLOW " } "),
          "bad.lua:", 5},
