@@ -4,11 +4,20 @@
 -- Each was looked through for options that write a file or run another program; 'without' names
 -- those, and with one of them the command is as any other. Not here, since nothing can be said of
 -- their arguments: awk, sed, tar, less, make, printf, test, interpreters, test runners. A command
--- here that is run with a word which only the shell will know is asked about as well.
+-- here that reads files and has a word which only the shell will know is asked about as well.
 
 local policy = require "bridle.policy"
 
--- Words of a command that may name a file with secrets, or its directory, wherever they stand. Asked
+-- Programs that show or copy what is in a file; not those that print names, sizes or their own words,
+-- such as ls and echo. (wc and du show names that a file holds.)
+local readers = {
+  "cat", "head", "tail", "nl", "tac", "cut", "wc", "du", "sha256sum", "md5sum", "cmp", "comm", "diff", "sort",
+  "uniq", "grep", "egrep", "fgrep", "rg", "jq", "git", "find", "cd", "sed", "awk", "perl", "python*", "node",
+  "ruby", "less", "more", "od", "xxd", "hexdump", "strings", "base64", "cp", "mv", "ln", "tar", "zip", "dd",
+  "tee", "openssl", "curl", "wget", "scp", "rsync",
+}
+
+-- Words of such a command that may name a file with secrets, or its directory, wherever they stand. Asked
 -- about, not denied: a word that only the shell will know, such as $f or *, may be any of these.
 local secret_words = {
   ".env", ".env.*", "*/.env*", "*:.env*", "*.npmrc*", "*.pem*", "*.key", "*id_rsa*", "*id_ed25519*",
@@ -23,10 +32,10 @@ local harmless = {
   policy.command { "diff", without = { "-l", "--paginate" } },                 -- they run pr
   policy.command { "sort", without = { "-o", "--output", "--compress-program", "-T",
     "--temporary-directory" } },
-  policy.command { "date", without = { "-s", "--set" } },
+  policy.command { "date", without = { "-s", "--set", "-f", "--file" } },      -- -f shows a file
   policy.command { "file", without = { "-C", "--compile", "-m", "--magic-file", "-z", "-Z", "--uncompress",
-    "--uncompress-noreport" } },
-  policy.command { "tree", without = { "-o", "-R", "-H" } },
+    "--uncompress-noreport", "-f", "--files-from" } },
+  policy.command { "tree", without = { "-o", "-R", "-H", "--fromfile", "--fromtabfile" } },
   policy.command { "rg", without = { "--pre", "--hostname-bin", "-z", "--search-zip", "--hidden", "-.", "-u",
     "--unrestricted", "--no-ignore", "--no-ignore-dot", "--no-ignore-vcs", "--no-ignore-global",
     "--no-ignore-files", "--no-ignore-parent", "--no-ignore-exclude" } },
@@ -56,8 +65,8 @@ return policy.bundle {
       policy.allow { id = "harmless", command = harmless },
       policy.ask {
         id = "exec-secrets",
-        command = policy.command { "*", arguments = secret_words },
-        reason = "a file or directory of that name often holds secrets",
+        command = policy.command { readers, arguments = secret_words },
+        reason = "it may read a file with secrets: a word is such a name, or the shell fills it in",
       },
       policy.ask {
         id = "find-acts",                                                      -- behind a "--" too
