@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/test_random.h"
 #include "policy/policy_priv.h"
 
 #define PROGRAMS                                                                                   \
@@ -276,10 +277,7 @@ static void test_bad_programs(void **state)
 static unsigned roll(unsigned n)
 {
     static uint64_t seed = 0x9e3779b97f4a7c15ull;
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return (unsigned)(seed >> 33) % n;
+    return br_test_roll(&seed, n);
 }
 
 static const char *const indexed[] = {

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/test_random.h"
 #include "policy/policy_priv.h"
 
 #define SOURCES                                                                                    \
@@ -455,10 +456,7 @@ static void test_effects(void **state)
 static uint64_t seed = 0x2545f4914f6cdd1dull;
 static unsigned roll(unsigned n)
 {
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return (unsigned)(seed >> 33) % n;
+    return br_test_roll(&seed, n);
 }
 #define PICK(list) list[roll(BR_ARRAY_LEN(list))]
 

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/test_random.h"
 #include "policy/policy_priv.h"
 
 #define SOURCES                                                                                    \
@@ -19,10 +20,7 @@
 static uint64_t seed = 0x9e3779b97f4a7c15ull;
 static unsigned roll(unsigned n)
 {
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return (unsigned)(seed >> 33) % n;
+    return br_test_roll(&seed, n);
 }
 #define PICK(list) list[roll(BR_ARRAY_LEN(list))]
 

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/test_random.h"
 #include "policy/policy_priv.h"
 #include "policy/ref_match.h"
 
@@ -280,10 +281,7 @@ static void test_time(void **state)
 static uint64_t seed = 0x9e3779b97f4a7c15ull;
 static unsigned roll(unsigned n)
 {
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return (unsigned)(seed >> 33) % n;
+    return br_test_roll(&seed, n);
 }
 
 static size_t random_text(char *dst, size_t max, const char *const *parts, unsigned nparts)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/test_random.h"
 #include "policy/policy.h"
 #include "script/script.h"
 
@@ -20,10 +21,7 @@ enum { RULES = 6, ROUNDS = 250 };
 static uint64_t seed = 0x2545f4914f6cdd1dull;
 static unsigned roll(unsigned n)
 {
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return (unsigned)(seed >> 33) % n;
+    return br_test_roll(&seed, n);
 }
 #define PICK(list) list[roll(BR_ARRAY_LEN(list))]
 
