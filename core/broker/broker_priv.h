@@ -9,7 +9,7 @@
 #include "wire/types.h"
 
 /* The one route of this version, as BROKER_START names it and PROV_REQUEST asks for it. */
-#define BR_ROUTE_CHAT "/chat/completions"
+#define BR_PATH_CHAT "/chat/completions"
 /* A conversation of the largest allowed size: 1000 calls with their results and tool schemas. */
 #define BR_BROKER_NODES_MAX 500000u
 

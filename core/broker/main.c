@@ -281,11 +281,11 @@ static int on_lease_end(void *ctx, struct br_err *err)
 
 static int lease_open(struct broker *b, const struct br_lease *l, struct br_err *err)
 {
-    if (strcmp(b->route, BR_ROUTE_CHAT) != 0)
+    if (strcmp(b->route, BR_PATH_CHAT) != 0)
         return br_err_set(err, BR_E_INVALID_CONFIG,
                           "'%s' is not a route that the broker knows; expected '%s'. The lease was "
                           "not opened",
-                          b->route, BR_ROUTE_CHAT);
+                          b->route, BR_PATH_CHAT);
     if (!b->model[0])
         return br_err_set(err, BR_E_INVALID_CONFIG,
                           "a provider lease without a model was not opened");

@@ -16,7 +16,7 @@
 static int check(const char *body, size_t n, uint64_t *max_tokens, struct br_err *err)
 {
     struct br_broker_request q = {.max_tokens = 0};
-    int r = br_broker_check(BR_ROUTE_CHAT, "m", "POST", BR_ROUTE_CHAT, "application/json", body, n,
+    int r = br_broker_check(BR_PATH_CHAT, "m", "POST", BR_PATH_CHAT, "application/json", body, n,
                             &q, err);
     *max_tokens = q.max_tokens;
     return r;
@@ -137,7 +137,7 @@ static void test_route_and_type(void **state)
     for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
         struct br_broker_request q;
         struct br_err err;
-        int r = br_broker_check(BR_ROUTE_CHAT, "m", rows[i].method, rows[i].path, rows[i].type,
+        int r = br_broker_check(BR_PATH_CHAT, "m", rows[i].method, rows[i].path, rows[i].type,
                                 body, sizeof(body) - 1, &q, &err);
         if ((r == 0) != rows[i].ok)
             fail_msg("%s %s %s: %d", rows[i].method, rows[i].path, rows[i].type, r);

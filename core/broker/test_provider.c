@@ -99,7 +99,7 @@ static void test_large_request(void **state)
     /* the odd server keeps 32 KiB; more than one memfd's worth of inline message is enough */
     memset(body + n, 'a', 30000 - (size_t)n);
     memcpy(body + 30000, "\"}]}", 5);
-    rig_send(&r, 7, BR_ROUTE_CHAT, "application/json", 9000, body, strlen(body));
+    rig_send(&r, 7, BR_PATH_CHAT, "application/json", 9000, body, strlen(body));
     assert_true(rig_until(&r, &r.have_end, 10000));
     assert_int_equal(r.end_code, 0);
     assert_int_equal(r.request_bytes, strlen(body));
@@ -565,22 +565,22 @@ static void test_refused_requests(void **state)
     assert_int_equal(rig_start(&r, &(struct rig_options){.lease = l}), 0);
     expect_refusal(&r, "/models", json, 10, good, "not the route");
     expect_refusal(&r, "/chat/completions/../x", json, 10, good, "not the route");
-    expect_refusal(&r, BR_ROUTE_CHAT, "text/plain", 10, good, "content type");
-    expect_refusal(&r, BR_ROUTE_CHAT, json, 10, "{", "ends inside");
-    expect_refusal(&r, BR_ROUTE_CHAT, json, 9, good, "reserves 9 tokens and asks for up to 10");
-    expect_refusal(&r, BR_ROUTE_CHAT, json, 1001, good,
+    expect_refusal(&r, BR_PATH_CHAT, "text/plain", 10, good, "content type");
+    expect_refusal(&r, BR_PATH_CHAT, json, 10, "{", "ends inside");
+    expect_refusal(&r, BR_PATH_CHAT, json, 9, good, "reserves 9 tokens and asks for up to 10");
+    expect_refusal(&r, BR_PATH_CHAT, json, 1001, good,
                    "1001 tokens and the provider lease has 1000");
     char big[1200];
     int n =
         snprintf(big, sizeof(big), "{\"model\":\"test-model\",\"messages\":[{}],\"max_tokens\":10");
     memset(big + n, ' ', 1001 - (size_t)n - 1);
     memcpy(big + 1000, "}", 2);
-    expect_refusal(&r, BR_ROUTE_CHAT, json, 10, big, "1001 bytes and the provider lease has 1000");
+    expect_refusal(&r, BR_PATH_CHAT, json, 10, big, "1001 bytes and the provider lease has 1000");
     (void)poll(NULL, 0, 50);
     assert_int_equal(connections_seen(), 0);
     /* positive control: the same request without its fault, at exactly the limit */
     memmove(big + 999, "}", 2);
-    rig_send(&r, 1, BR_ROUTE_CHAT, json, 1000, big, 1000);
+    rig_send(&r, 1, BR_PATH_CHAT, json, 1000, big, 1000);
     assert_true(rig_until(&r, &r.have_end, 5000));
     assert_int_equal(r.end_code, 0);
     assert_int_equal(requests_seen(), 1);

@@ -501,7 +501,7 @@ static void start_broker(struct rig *r, const struct rig_options *o, int session
     BR_CLEANUP_OUT struct br_out out = BR_OUT_INIT;
     br_buf_put_str(&out.buf, "run_test");
     br_buf_put_str(&out.buf, o->model ? o->model : "test-model");
-    br_buf_put_str(&out.buf, o->route ? o->route : BR_ROUTE_CHAT);
+    br_buf_put_str(&out.buf, o->route ? o->route : BR_PATH_CHAT);
     br_lease_put(&out.buf, o->lease.max_requests ? &o->lease : &generous);
     br_out_fd(&out, session, false);
     br_out_fd(&out, egress, false);
@@ -633,7 +633,7 @@ void rig_ask(struct rig *r, uint64_t id)
 {
     static const char body[] = "{\"model\":\"test-model\",\"messages\":[{\"role\":\"user\","
                                "\"content\":\"hello\"}],\"max_tokens\":100,\"stream\":true}";
-    rig_send(r, id, BR_ROUTE_CHAT, "application/json", 200, body, sizeof(body) - 1);
+    rig_send(r, id, BR_PATH_CHAT, "application/json", 200, body, sizeof(body) - 1);
 }
 
 void rig_ask_wait(struct rig *r, uint64_t id)

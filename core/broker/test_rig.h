@@ -58,7 +58,7 @@ struct rig_options {
     const char *key;         /* NULL: RIG_KEY */
     const char *scenario;    /* not NULL: start bridle-scripted and use it */
     const char *model;       /* NULL: "test-model" */
-    const char *route;       /* NULL: BR_ROUTE_CHAT */
+    const char *route;       /* NULL: BR_PATH_CHAT */
     struct br_lease lease;   /* all 0: a generous one */
     uint32_t timeouts[4];    /* connect, first byte, idle, total; 0: 5 s */
     bool no_secret_known;    /* audit stays silent */

@@ -26,7 +26,7 @@ static void ask(struct rig *r, uint64_t id, const char *messages, bool stream)
                   "{\"model\":\"test-model\",\"messages\":%s,\"max_tokens\":100,\"stream\":%s%s}",
                   messages, stream ? "true" : "false",
                   stream ? ",\"stream_options\":{\"include_usage\":true}" : "");
-    rig_send(r, id, BR_ROUTE_CHAT, "application/json", 200, (const char *)b.data, b.len);
+    rig_send(r, id, BR_PATH_CHAT, "application/json", 200, (const char *)b.data, b.len);
     assert_true(rig_until(r, &r->have_end, 20000));
     assert_int_equal(r->end_id, id);
 }
@@ -35,7 +35,7 @@ static void ask_stream(struct rig *r, uint64_t id)
 {
     static const char body[] = "{\"model\":\"test-model\",\"messages\":[{}],\"max_tokens\":1,"
                                "\"stream\":true}";
-    rig_send(r, id, BR_ROUTE_CHAT, "application/json", 200, body, sizeof(body) - 1);
+    rig_send(r, id, BR_PATH_CHAT, "application/json", 200, body, sizeof(body) - 1);
 }
 
 static void start(struct rig *r, const char *scenario, struct rig_options *o)

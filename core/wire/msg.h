@@ -124,6 +124,12 @@
     /* bridled -> broker: str run_id, str model, str route, struct br_lease (see br_lease_put);    \
        fds: session, egress */                                                                     \
     X(BROKER_START, 0x0230)                                                                        \
+    /* session -> bridled, once, after INIT_READY brought it: fd: the socket on which a guest's    \
+       requests to its provider arrive. bridled passes it on as BROKER_LISTEN */                   \
+    X(SUP_LISTENER, 0x0231)                                                                        \
+    /* bridled -> broker, once: fd: a listening Unix socket. Who may connect: processes of the uid \
+       that listens, with the token of the lease */                                                \
+    X(BROKER_LISTEN, 0x0232)                                                                       \
     /* bridled -> egress: str base_url ("": OPENAI_BASE_URL or its default), str key_env (""       \
        none), str unix_socket ("" none), u32 connect_s, u32 first_byte_s, u32 idle_s, u32 total_s; \
        fds: broker, audit */                                                                       \
@@ -296,6 +302,19 @@
     X(PROV_END, 0x0804)                                                                            \
     /* empty */                                                                                    \
     X(PROV_CANCEL, 0x0805)                                                                         \
+    /* broker -> egress: the reader took this many bytes of the answer; so many more may come. u32 \
+       bytes */                                                                                    \
+    X(PROV_CREDIT, 0x0807)                                                                         \
+    /* broker -> session: a guest's request was charged and goes to the provider. u64 serial, u32  \
+       route (enum br_route), u32 messages, u64 tokens reserved, u64 body bytes */                 \
+    X(GUEST_REQUEST, 0x0808)                                                                       \
+    /* broker -> session: it is over. u64 serial, u32 code (enum br_code), str text, u32 http      \
+       status, str finish reason ("": none), u64 prompt tokens, u64 completion tokens (as          \
+       charged), u8 settled (0: the reservation stays charged), u32 repairs (bits), u32 tool       \
+       calls, u64 bytes */                                                                         \
+    X(GUEST_RESPONSE, 0x0809)                                                                      \
+    /* broker -> session: a guest's request was refused; nothing was sent. u32 code, str text */   \
+    X(GUEST_REFUSED, 0x080a)                                                                       \
     /* session -> broker: what the provider says was used. u64 prompt, u64 completion tokens */    \
     X(PROV_SETTLE, 0x0806)                                                                         \
                                                                                                    \

@@ -383,7 +383,20 @@ static void leases_and_grants_round_trip(void **state)
 {
     (void)state;
     struct br_buf b = BR_BUF_INIT(1000);
-    struct br_lease l = {1, 1ull << 40, 3, 4, 5}, lgot;
+    struct br_lease l = {1,
+                         1ull << 40,
+                         3,
+                         4,
+                         5,
+                         6,
+                         7,
+                         BR_ROUTE_CHAT | BR_ROUTE_MODELS,
+                         BR_ANSWERS_NORMALIZE,
+                         0,
+                         2,
+                         {"read", "edit"},
+                         "token"},
+                    lgot;
     struct br_grant_ref g = {.serial = 7, .call_id = "call", .action = "fs.write"}, ggot;
     struct br_rd r;
     memset(g.token, 1, sizeof(g.token));
@@ -399,6 +412,15 @@ static void leases_and_grants_round_trip(void **state)
     assert_int_equal(lgot.max_response_bytes, 3);
     assert_int_equal(lgot.max_tokens, 4);
     assert_int_equal(lgot.seconds, 5);
+    assert_int_equal(lgot.max_answer_tokens, 6);
+    assert_int_equal(lgot.max_in_flight, 7);
+    assert_int_equal(lgot.routes, BR_ROUTE_CHAT | BR_ROUTE_MODELS);
+    assert_int_equal(lgot.answers, BR_ANSWERS_NORMALIZE);
+    assert_int_equal(lgot.any_tools, 0);
+    assert_int_equal(lgot.ntools, 2);
+    assert_string_equal(lgot.tools[0], "read");
+    assert_string_equal(lgot.tools[1], "edit");
+    assert_string_equal(lgot.token, "token");
     assert_int_equal(ggot.serial, 7);
     assert_string_equal(ggot.call_id, "call");
     assert_string_equal(ggot.action, "fs.write");

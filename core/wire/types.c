@@ -373,6 +373,15 @@ void br_lease_put(struct br_buf *b, const struct br_lease *l)
     br_buf_put_u64(b, l->max_response_bytes);
     br_buf_put_u64(b, l->max_tokens);
     br_buf_put_u32(b, l->seconds);
+    br_buf_put_u32(b, l->max_answer_tokens);
+    br_buf_put_u32(b, l->max_in_flight);
+    br_buf_put_u32(b, l->routes);
+    br_buf_put_u8(b, l->answers);
+    br_buf_put_u8(b, l->any_tools);
+    br_buf_put_u32(b, l->ntools);
+    for (uint32_t i = 0; i < l->ntools; i++)
+        br_buf_put_str(b, l->tools[i]);
+    br_buf_put_str(b, l->token);
 }
 
 void br_lease_get(struct br_rd *r, struct br_lease *l)
@@ -382,6 +391,21 @@ void br_lease_get(struct br_rd *r, struct br_lease *l)
     l->max_response_bytes = br_rd_u64(r);
     l->max_tokens = br_rd_u64(r);
     l->seconds = br_rd_u32(r);
+    l->max_answer_tokens = br_rd_u32(r);
+    l->max_in_flight = br_rd_u32(r);
+    l->routes = br_rd_u32(r);
+    l->answers = br_rd_u8(r);
+    l->any_tools = br_rd_u8(r);
+    l->ntools = br_rd_u32(r);
+    if (l->ntools > BR_LEASE_TOOLS_MAX) {
+        r->failed = true;
+        l->ntools = 0;
+    }
+    for (uint32_t i = 0; i < l->ntools; i++)
+        br_rd_str(r, l->tools[i], sizeof(l->tools[i]));
+    br_rd_str(r, l->token, sizeof(l->token));
+    if (l->routes & ~BR_ROUTES_ALL || l->answers > BR_ANSWERS_NORMALIZE || l->any_tools > 1)
+        r->failed = true;
 }
 
 void br_grant_ref_put(struct br_buf *b, const struct br_grant_ref *g)

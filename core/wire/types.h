@@ -98,8 +98,11 @@ enum br_plan_flag {
     BR_PLAN_SCRATCH_NOEXEC = 1u << 3,
     BR_PLAN_STATE_NOEXEC = 1u << 4,
     BR_PLAN_NO_LANDLOCK = 1u << 5, /* the profile does without; otherwise a host without refuses */
+    BR_PLAN_BROKER = 1u << 6,      /* /broker/provider.sock: a harness may ask its provider */
+    BR_PLAN_GATE = 1u << 7,        /* /broker/gate.sock: a harness asks before each tool call */
+    BR_PLAN_ALONE = 1u << 8,       /* the workload is one process and has no children */
 };
-#define BR_PLAN_FLAGS_ALL 0x3fu
+#define BR_PLAN_FLAGS_ALL 0x1ffu
 /* Of those, the one that says that nothing in this lease can be executed. */
 extern const uint32_t br_disk_noexec[BR_DISKS];
 
@@ -198,12 +201,34 @@ void br_policy_row_put(struct br_buf *b, const struct br_policy_row *w);
 void br_policy_row_get(struct br_rd *r, struct br_policy_row *w);
 
 /* ---- provider lease ---- */
+/* What may be asked; below the provider's base URL and, for a guest, below /v1. */
+enum br_route {
+    BR_ROUTE_CHAT = 1u << 0,      /* POST /chat/completions */
+    BR_ROUTE_RESPONSES = 1u << 1, /* POST /responses */
+    BR_ROUTE_MESSAGES = 1u << 2,  /* POST /messages */
+    BR_ROUTE_MODELS = 1u << 3,    /* GET /models; answered from the lease, nothing is sent */
+};
+#define BR_ROUTES_ALL 0xfu
+/* What becomes of an answer that contradicts itself. */
+enum br_answers {
+    BR_ANSWERS_STRICT = 1,    /* it is refused */
+    BR_ANSWERS_NORMALIZE = 2, /* what can be repaired is, and the receipt says so */
+};
+#define BR_LEASE_TOOLS_MAX 32u
 struct br_lease {
     uint32_t max_requests;
     uint64_t max_request_bytes;  /* cumulative */
     uint64_t max_response_bytes; /* cumulative */
     uint64_t max_tokens;         /* cumulative, prompt + completion */
     uint32_t seconds;            /* from BROKER_START */
+    uint32_t max_answer_tokens;  /* of one answer: its max_tokens and the like */
+    uint32_t max_in_flight;      /* requests at the same time */
+    uint32_t routes;             /* bits of enum br_route */
+    uint8_t answers;             /* enum br_answers */
+    uint8_t any_tools;           /* 1: tools of any name; 0: those of `tools`, maybe none */
+    uint32_t ntools;
+    char tools[BR_LEASE_TOOLS_MAX][64];
+    char token[65]; /* what a guest must present, 64 hex digits; "": there is no guest */
 };
 void br_lease_put(struct br_buf *b, const struct br_lease *l);
 void br_lease_get(struct br_rd *r, struct br_lease *l);
