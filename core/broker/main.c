@@ -14,6 +14,9 @@
 #include "broker/broker_priv.h"
 #include "wire/wire.h"
 
+/* Bytes of an answer that may be between egress and the session. */
+#define BROKER_WINDOW (256u * 1024)
+
 struct broker {
     struct br_loop *loop;
     struct br_chan sup, session, egress;
@@ -23,6 +26,7 @@ struct broker {
     uint64_t id;
     size_t request_bytes;
     uint64_t response_bytes;
+    uint32_t taken;    /* bytes of it that were passed on and not yet credited */
     struct br_err cut; /* why its answer was cut; code 0 if it was not */
     int lease_timer;
     bool done;
@@ -71,15 +75,16 @@ static void flight_cut(struct broker *b, enum br_code code, const char *text)
 /* ---- from the session ---- */
 
 static int request_pass_on(struct broker *b, const char *method, const char *path,
-                           const char *content_type, uint32_t reserve, const struct br_buf *body,
-                           struct br_err *err)
+                           const char *content_type, const struct br_buf *body, struct br_err *err)
 {
     BR_CLEANUP_OUT struct br_out out = BR_OUT_INIT;
     br_buf_put_str(&out.buf, method);
     br_buf_put_str(&out.buf, path);
     br_buf_put_str(&out.buf, content_type);
-    br_buf_put_u32(&out.buf, reserve);
+    br_buf_put_u32(&out.buf, 0); /* no headers */
+    br_buf_put_u32(&out.buf, BROKER_WINDOW);
     br_out_blob(&out, body->data, body->len);
+    b->taken = 0;
     b->request_bytes = body->len;
     b->response_bytes = 0;
     b->cut = (struct br_err){.code = BR_OK};
@@ -115,7 +120,7 @@ static int on_request(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
     if (r < 0)
         return send_end(b, m->id, why.code, why.text, 0, 0, err);
     b->id = m->id;
-    r = request_pass_on(b, method, path, content_type, reserve, &body, &why);
+    r = request_pass_on(b, method, path, content_type, &body, &why);
     if (r == -BR_E_PEER_GONE)
         return 0; /* its end of file ends the request */
     if (r < 0 && err)
@@ -160,11 +165,9 @@ static int wrong_id(struct br_err *err)
 static int on_head(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct broker *b = ctx;
-    char content_type[256], request_id[256], retry_after[64];
+    static struct br_headers h;
     uint32_t status = br_rd_u32(&m->rd);
-    br_rd_str(&m->rd, content_type, sizeof(content_type));
-    br_rd_str(&m->rd, request_id, sizeof(request_id));
-    br_rd_str(&m->rd, retry_after, sizeof(retry_after));
+    br_headers_get(&m->rd, &h);
     if (br_rd_done(&m->rd) < 0 || m->id != b->id || status < 200 || status > 999)
         return wrong_id(err);
     br_chan_permit(c, BR_MSG_PROV_DATA);
@@ -172,10 +175,23 @@ static int on_head(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
         return 0;
     BR_CLEANUP_OUT struct br_out out = BR_OUT_INIT;
     br_buf_put_u32(&out.buf, status);
-    br_buf_put_str(&out.buf, content_type);
-    br_buf_put_str(&out.buf, request_id);
-    br_buf_put_str(&out.buf, retry_after);
+    br_buf_put_str(&out.buf, br_headers_find(&h, "content-type"));
+    br_buf_put_str(&out.buf, br_headers_find(&h, "x-request-id"));
+    br_buf_put_str(&out.buf, br_headers_find(&h, "retry-after"));
     int r = br_chan_send(&b->session, BR_MSG_PROV_HEAD, b->id, &out, err);
+    return r == -BR_E_PEER_GONE ? 0 : r;
+}
+
+/* The session took n bytes: so many more may come. */
+static int credit(struct broker *b, size_t n, struct br_err *err)
+{
+    b->taken += (uint32_t)n;
+    if (b->taken < BROKER_WINDOW / 2)
+        return 0;
+    BR_CLEANUP_OUT struct br_out out = BR_OUT_INIT;
+    br_buf_put_u32(&out.buf, b->taken);
+    b->taken = 0;
+    int r = br_chan_send(&b->egress, BR_MSG_PROV_CREDIT, b->id, &out, err);
     return r == -BR_E_PEER_GONE ? 0 : r;
 }
 
@@ -203,7 +219,7 @@ static int on_data(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
     if (n < body.len)
         flight_cut(b, BR_E_LIMIT_EXCEEDED,
                    "the provider's answer is over the lease's ceiling for answers; it was cut");
-    return 0;
+    return credit(b, n, err);
 }
 
 static int on_end(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
@@ -223,7 +239,7 @@ static int on_end(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err 
 }
 
 static const struct br_msg_rule egress_rules[] = {
-    {BR_MSG_PROV_HEAD, BR_ONCE, 16, BR_MSG_MAX, 0, 0, on_head},
+    {BR_MSG_PROV_HEAD, BR_ONCE, 8, BR_MSG_MAX, 0, 0, on_head},
     {BR_MSG_PROV_DATA, 0, 5, BR_MSG_MAX, 0, 0, on_data},
     {BR_MSG_PROV_END, BR_ONCE, 24, BR_MSG_MAX, 0, 0, on_end},
 };

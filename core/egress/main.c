@@ -31,6 +31,7 @@ struct request {
     uint64_t id;
     char path[256];
     char content_type[128];
+    uint64_t window; /* bytes of the answer that the broker still takes */
     struct br_buf body;
     uint64_t arrived_us;
     bool waiting; /* for SECRET_KNOWN */
@@ -90,10 +91,16 @@ static int outbox_send(struct egress *e, enum br_msg_type type, struct br_out *o
 static int sink_head(void *ctx, const struct br_egress_head *h)
 {
     struct br_out out = BR_OUT_INIT;
+    static struct br_headers list;
+    list.n = 0;
+    if (h->content_type[0])
+        (void)br_headers_add(&list, "content-type", h->content_type);
+    if (h->request_id[0])
+        (void)br_headers_add(&list, "x-request-id", h->request_id);
+    if (h->retry_after[0])
+        (void)br_headers_add(&list, "retry-after", h->retry_after);
     br_buf_put_u32(&out.buf, h->status);
-    br_buf_put_str(&out.buf, h->content_type);
-    br_buf_put_str(&out.buf, h->request_id);
-    br_buf_put_str(&out.buf, h->retry_after);
+    br_headers_put(&out.buf, &list);
     return outbox_send(ctx, BR_MSG_PROV_HEAD, &out);
 }
 
@@ -103,9 +110,14 @@ static int sink_data(void *ctx, const void *p, size_t n)
     int r = outbox_flush(e);
     if (r < 0)
         return r;
+    if (n > e->request.window)
+        return -BR_E_TIMEOUT;
     BR_CLEANUP_OUT struct br_out out = BR_OUT_INIT;
     br_out_blob(&out, p, n);
-    return br_chan_send(&e->broker, BR_MSG_PROV_DATA, e->request.id, &out, NULL);
+    r = br_chan_send(&e->broker, BR_MSG_PROV_DATA, e->request.id, &out, NULL);
+    if (r == 0)
+        e->request.window -= n;
+    return r;
 }
 
 static void request_end(struct egress *e, const struct br_err *end, uint64_t sent, uint64_t got)
@@ -148,7 +160,9 @@ static int on_request(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
     br_rd_str(&m->rd, method, sizeof(method));
     br_rd_str(&m->rd, q->path, sizeof(q->path));
     br_rd_str(&m->rd, q->content_type, sizeof(q->content_type));
-    (void)br_rd_u32(&m->rd); /* tokens are the broker's business */
+    static struct br_headers headers; /* of a guest; the session has none */
+    br_headers_get(&m->rd, &headers);
+    q->window = br_rd_u32(&m->rd);
     int r = br_msg_blob(m, BR_BLOB_MAX, &q->body, err);
     if (r < 0)
         return r;
@@ -184,8 +198,21 @@ static int on_cancel(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     return 0;
 }
 
+static int on_credit(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct egress *e = ctx;
+    (void)c;
+    uint32_t n = br_rd_u32(&m->rd);
+    if (br_rd_done(&m->rd) < 0)
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "'broker' sent a malformed PROV_CREDIT");
+    if (e->request.open && m->id == e->request.id)
+        e->request.window += n;
+    return 0;
+}
+
 static const struct br_msg_rule broker_rules[] = {
-    {BR_MSG_PROV_REQUEST, BR_PERMIT, 21, BR_MSG_MAX, 0, 1, on_request},
+    {BR_MSG_PROV_REQUEST, BR_PERMIT, 25, BR_MSG_MAX, 0, 1, on_request},
+    {BR_MSG_PROV_CREDIT, BR_PERMIT, 4, 4, 0, 0, on_credit},
     {BR_MSG_PROV_CANCEL, BR_PERMIT, 0, 0, 0, 0, on_cancel},
 };
 
@@ -374,6 +401,12 @@ static int loop_wait_ms(const struct egress *e)
     return ms < 0 || (e->request.waiting && ms > 1000) ? 1000 : ms;
 }
 
+/* There is room for what libcurl delivers at once. */
+static bool window_open(const struct egress *e)
+{
+    return e->request.window >= CURL_MAX_WRITE_SIZE;
+}
+
 static int loop_poll(struct egress *e, struct br_err *err)
 {
     struct br_chan *chans[] = {&e->sup, &e->broker, &e->audit};
@@ -384,7 +417,8 @@ static int loop_poll(struct egress *e, struct br_err *err)
         if (chans[i]->fd < 0)
             continue;
         fds[n] = (struct curl_waitfd){.fd = chans[i]->fd, .events = CURL_WAIT_POLLIN};
-        if (chans[i] == &e->broker && (e->npending || br_transfer_paused(e->transfer)))
+        if (chans[i] == &e->broker &&
+            (e->npending || (br_transfer_paused(e->transfer) && window_open(e))))
             fds[n].events |= CURL_WAIT_POLLOUT;
         who[n++] = chans[i];
     }
@@ -397,7 +431,7 @@ static int loop_poll(struct egress *e, struct br_err *err)
         if (r < 0)
             return r;
     }
-    if (e->broker.fd >= 0 && outbox_flush(e) == 0)
+    if (e->broker.fd >= 0 && outbox_flush(e) == 0 && window_open(e))
         br_transfer_resume(e->transfer);
     mc = curl_multi_perform(e->multi, &running);
     return mc == CURLM_OK

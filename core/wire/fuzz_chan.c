@@ -46,7 +46,9 @@ static int on_probes(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     (void)err;
     struct br_probe p[4];
     struct br_lease l;
+    static struct br_headers h;
     br_lease_get(&m->rd, &l);
+    br_headers_get(&m->rd, &h);
     br_require(br_probes_get(&m->rd, p, 4) <= 4);
     return br_rd_done(&m->rd);
 }

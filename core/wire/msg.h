@@ -291,10 +291,14 @@
     X(INSPECT_NAMES, 0x0726)                                                                       \
     X(INSPECT_NAMED, 0x0727)                                                                       \
                                                                                                    \
-    /* ---- session <-> broker, and broker <-> egress (same messages) ---- */                      \
-    /* str method, str path, str content_type, u32 reserve_tokens, blob body */                    \
+    /* ---- session <-> broker, and broker <-> egress ---- */                                      \
+    /* session -> broker: str method, str path, str content_type, u32 reserve_tokens, blob body.   \
+       broker -> egress: str method (GET or POST), str path, str content_type, struct br_headers   \
+       (those of the guest that are passed on), u32 window (so many bytes of the answer's body may \
+       come before the first PROV_CREDIT), blob body */                                            \
     X(PROV_REQUEST, 0x0801)                                                                        \
-    /* u32 status, str content_type, str request_id, str retry_after */                            \
+    /* egress -> broker: u32 status, struct br_headers (those of the answer that are passed on).   \
+       broker -> session: u32 status, str content_type, str request_id, str retry_after */         \
     X(PROV_HEAD, 0x0802)                                                                           \
     /* blob bytes */                                                                               \
     X(PROV_DATA, 0x0803)                                                                           \

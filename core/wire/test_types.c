@@ -435,6 +435,59 @@ static void leases_and_grants_round_trip(void **state)
     br_buf_free(&b);
 }
 
+static void headers_round_trip(void **state)
+{
+    (void)state;
+    static struct br_headers h, got;
+    struct br_rd r;
+    char value[BR_HEADER_VALUE_MAX + 1], name[BR_HEADER_NAME_MAX + 1];
+    memset(value, 'v', sizeof(value));
+    memset(name, 'n', sizeof(name));
+    h.n = 0;
+    value[BR_HEADER_VALUE_MAX] = name[BR_HEADER_NAME_MAX] = 0;
+    assert_false(br_headers_add(&h, "a", value));
+    assert_false(br_headers_add(&h, name, "v"));
+    value[BR_HEADER_VALUE_MAX - 1] = name[BR_HEADER_NAME_MAX - 1] = 0;
+    assert_true(br_headers_add(&h, name, value));
+    static const char *const bad[][2] = {{"", "v"},   {"A", "v"},         {"a b", "v"},
+                                         {"a:", "v"}, {"a", "v\r\nb: c"}, {"a", "\x80"}};
+    for (size_t i = 0; i < BR_ARRAY_LEN(bad); i++)
+        assert_false(br_headers_add(&h, bad[i][0], bad[i][1]));
+    for (uint32_t i = 1; i < BR_HEADERS_MAX; i++)
+        assert_true(br_headers_add(&h, "x-ratelimit-limit", ""));
+    assert_false(br_headers_add(&h, "b", "v"));
+    struct br_buf b = BR_BUF_INIT(65536);
+    br_headers_put(&b, &h);
+    br_rd_init(&r, b.data, b.len);
+    br_headers_get(&r, &got);
+    assert_int_equal(br_rd_done(&r), 0);
+    assert_int_equal(got.n, BR_HEADERS_MAX);
+    assert_string_equal(br_headers_find(&got, name), value);
+    assert_string_equal(br_headers_find(&got, "none"), "");
+    for (size_t cut = 0; cut < b.len; cut++) {
+        br_rd_init(&r, b.data, cut);
+        br_headers_get(&r, &got);
+        assert_int_not_equal(br_rd_done(&r), 0);
+    }
+    br_buf_reset(&b);
+    br_buf_put_u32(&b, BR_HEADERS_MAX + 1);
+    for (uint32_t i = 0; i <= BR_HEADERS_MAX; i++) {
+        br_buf_put_str(&b, "a");
+        br_buf_put_str(&b, "b");
+    }
+    br_rd_init(&r, b.data, b.len);
+    br_headers_get(&r, &got);
+    assert_int_not_equal(br_rd_done(&r), 0);
+    br_buf_reset(&b);
+    br_buf_put_u32(&b, 1);
+    br_buf_put_str(&b, "a");
+    br_buf_put_str(&b, "v\r\nx: y");
+    br_rd_init(&r, b.data, b.len);
+    br_headers_get(&r, &got);
+    assert_int_not_equal(br_rd_done(&r), 0);
+    br_buf_free(&b);
+}
+
 static void probes_are_bounded(void **state)
 {
     (void)state;
@@ -590,6 +643,7 @@ int main(void)
         cmocka_unit_test(plans_have_a_ceiling),
         cmocka_unit_test(allowed_paths_are_bounded),
         cmocka_unit_test(leases_and_grants_round_trip),
+        cmocka_unit_test(headers_round_trip),
         cmocka_unit_test(probes_are_bounded),
         cmocka_unit_test(calls_round_trip),
         cmocka_unit_test(argument_lists_must_agree),

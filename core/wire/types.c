@@ -408,6 +408,60 @@ void br_lease_get(struct br_rd *r, struct br_lease *l)
         r->failed = true;
 }
 
+static bool header_ok(const char *name, const char *value)
+{
+    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-");
+    if (n == 0 || name[n])
+        return false;
+    while (*value >= ' ' && *value <= '~')
+        value++;
+    return *value == 0;
+}
+
+void br_headers_put(struct br_buf *b, const struct br_headers *h)
+{
+    br_buf_put_u32(b, h->n);
+    for (uint32_t i = 0; i < h->n; i++) {
+        br_buf_put_str(b, h->h[i].name);
+        br_buf_put_str(b, h->h[i].value);
+    }
+}
+
+void br_headers_get(struct br_rd *r, struct br_headers *h)
+{
+    uint32_t n = br_rd_u32(r);
+    h->n = 0;
+    if (n > BR_HEADERS_MAX)
+        r->failed = true;
+    for (uint32_t i = 0; i < n && !r->failed; i++) {
+        br_rd_str(r, h->h[i].name, sizeof(h->h[i].name));
+        br_rd_str(r, h->h[i].value, sizeof(h->h[i].value));
+        if (r->failed || !header_ok(h->h[i].name, h->h[i].value))
+            r->failed = true;
+        else
+            h->n++;
+    }
+}
+
+bool br_headers_add(struct br_headers *h, const char *name, const char *value)
+{
+    if (h->n == BR_HEADERS_MAX || strlen(name) >= BR_HEADER_NAME_MAX ||
+        strlen(value) >= BR_HEADER_VALUE_MAX || !header_ok(name, value))
+        return false;
+    snprintf(h->h[h->n].name, sizeof(h->h[h->n].name), "%s", name);
+    snprintf(h->h[h->n].value, sizeof(h->h[h->n].value), "%s", value);
+    h->n++;
+    return true;
+}
+
+const char *br_headers_find(const struct br_headers *h, const char *name)
+{
+    for (uint32_t i = 0; i < h->n; i++)
+        if (strcmp(h->h[i].name, name) == 0)
+            return h->h[i].value;
+    return "";
+}
+
 void br_grant_ref_put(struct br_buf *b, const struct br_grant_ref *g)
 {
     br_buf_put_u64(b, g->serial);

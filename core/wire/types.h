@@ -233,6 +233,26 @@ struct br_lease {
 void br_lease_put(struct br_buf *b, const struct br_lease *l);
 void br_lease_get(struct br_rd *r, struct br_lease *l);
 
+/* ---- headers of a request to a provider, and of its answer ---- */
+/* As many as both allow lists have, and as long as the longest of them is in practice. */
+#define BR_HEADERS_MAX 32u
+#define BR_HEADER_NAME_MAX 64u
+#define BR_HEADER_VALUE_MAX 512u
+struct br_headers {
+    uint32_t n;
+    struct {
+        char name[BR_HEADER_NAME_MAX]; /* lower case */
+        char value[BR_HEADER_VALUE_MAX];
+    } h[BR_HEADERS_MAX];
+};
+void br_headers_put(struct br_buf *b, const struct br_headers *h);
+/* Fails if a name is not a lower-case token, or a value is not printable ASCII. */
+void br_headers_get(struct br_rd *r, struct br_headers *h);
+/* False if it does not fit, or is not one; then it is left out. */
+bool br_headers_add(struct br_headers *h, const char *name, const char *value);
+/* Its value; "" if there is none. */
+const char *br_headers_find(const struct br_headers *h, const char *name);
+
 /* ---- grant: what every effect carries ---- */
 struct br_grant_ref {
     uint64_t serial;   /* 1.. and rising within a session; 0 is never valid */
