@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -16,10 +17,10 @@ static const void *watched;
 static size_t watched_len;
 static int wiped = -1;
 
-void __real_free(void *p);
-void __wrap_free(void *p);
+int __real_munmap(void *p, size_t n);
+int __wrap_munmap(void *p, size_t n);
 /* Looks at the bytes of the secret at the moment they are given back. */
-void __wrap_free(void *p)
+int __wrap_munmap(void *p, size_t n)
 {
     if (p && p == watched) {
         wiped = 1;
@@ -28,7 +29,40 @@ void __wrap_free(void *p)
                 wiped = 0;
         watched = NULL;
     }
-    __real_free(p);
+    return __real_munmap(p, n);
+}
+
+/* Whether the kernel leaves this page out of core dumps: "dd" in its flags. */
+static bool in_no_dump(const void *p)
+{
+    BR_CLEANUP_FILE FILE *f = fopen("/proc/self/smaps", "re");
+    char line[512];
+    bool here = false;
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f)) {
+        unsigned long from, to;
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+            here = (uintptr_t)p >= from && (uintptr_t)p < to;
+        else if (here && strncmp(line, "VmFlags:", 8) == 0)
+            return strstr(line, " dd") != NULL;
+    }
+    fail_msg("the page is not there");
+    return false;
+}
+
+static void secrets_are_in_no_dump(void **state)
+{
+    (void)state;
+    struct br_secret s = {0};
+    size_t n;
+    assert_int_equal(br_secret_set(&s, "hunter2", 7), 0);
+    assert_true(in_no_dump(br_secret_bytes(&s, &n)));
+    br_secret_wipe(&s);
+    void *plain = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(plain != MAP_FAILED);
+    memset(plain, 1, 4096);
+    assert_false(in_no_dump(plain)); /* the control */
+    (void)munmap(plain, 4096);
 }
 
 static void secrets_are_wiped(void **state)
@@ -52,11 +86,12 @@ static void secrets_are_wiped(void **state)
     assert_int_equal(wiped, 1);
     br_secret_wipe(&s);
     /* the control: the probe does see bytes that are left */
-    char *p = malloc(4);
+    void *p = mmap(NULL, 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(p != MAP_FAILED);
     memcpy(p, "left", 4);
     watched = p;
     watched_len = 4;
-    free(p);
+    (void)munmap(p, 4);
     assert_int_equal(wiped, 0);
 }
 
@@ -64,6 +99,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(secrets_are_wiped),
+        cmocka_unit_test(secrets_are_in_no_dump),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

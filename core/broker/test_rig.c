@@ -478,11 +478,17 @@ static void start_egress(struct rig *r, const struct rig_options *o, int broker,
                              : o->scenario ? "http://scripted.invalid/v1"
                                            : url);
     br_buf_put_str(&out.buf, key_env);
+    br_buf_put_u8(&out.buf, key_env[0] ? BR_KEY_ENV : BR_KEY_NONE);
+    br_buf_put_u8(&out.buf, o->auth ? o->auth : BR_AUTH_BEARER);
     br_buf_put_str(&out.buf, unix_socket);
+    br_buf_put_str(&out.buf, o->proxy ? o->proxy : "");
     for (unsigned i = 0; i < 4; i++)
         br_buf_put_u32(&out.buf, o->timeouts[i] ? o->timeouts[i] : 5);
+    br_buf_put_u8(&out.buf, BR_EGRESS_FD_AUDIT | (o->ca_fd > 0 ? BR_EGRESS_FD_CA : 0));
     br_out_fd(&out, broker, false);
     br_out_fd(&out, audit, false);
+    if (o->ca_fd > 0)
+        br_out_fd(&out, o->ca_fd, false);
     assert_int_equal(br_chan_send(&r->sup_egress, BR_MSG_EGRESS_START, 0, &out, NULL), 0);
 }
 

@@ -56,6 +56,9 @@ struct rig_options {
     const char *unix_socket; /* NULL: none */
     const char *key_env;     /* NULL: RIG_KEY_ENV; "" none */
     const char *key;         /* NULL: RIG_KEY */
+    const char *proxy;       /* NULL: none */
+    uint8_t auth;            /* 0: BR_AUTH_BEARER */
+    int ca_fd;               /* certificates to trust; 0: the system's */
     const char *scenario;    /* not NULL: start bridle-scripted and use it */
     const char *model;       /* NULL: "test-model" */
     const char *route;       /* NULL: BR_PATH_CHAT */

@@ -24,9 +24,13 @@
 
 /* Where requests go. */
 struct br_egress_target {
-    char url[BR_EGRESS_URL_MAX + 1]; /* normalised, without a slash at its end */
-    char origin[512];                /* "https://host:port" for messages; never credentials */
-    bool plaintext;                  /* http: every connection must end on this machine */
+    char url[BR_EGRESS_URL_MAX + 1];    /* normalised, without a slash at its end */
+    char prefix[BR_EGRESS_URL_MAX + 1]; /* its path, likewise; a request's path comes behind it */
+    char origin[512];                   /* "https://host:port" for messages; never credentials */
+    char host[256];                     /* without the brackets of an IPv6 address */
+    char host_field[300];               /* of a request's head */
+    uint16_t port;
+    bool plaintext; /* http: every connection must end on this machine */
     bool unix_socket;
 };
 
@@ -41,6 +45,14 @@ int br_egress_target_set(struct br_egress_target *t, const char *base_url, const
 
 /* True if the request path is one that may be appended: "/" and then [A-Za-z0-9/_.-], no "..". */
 bool br_egress_path_ok(const char *path);
+/* True if it can be the value of a header. */
+bool br_egress_content_type_ok(const char *s);
+
+/*
+ * The address of a proxy: http or https, host and port, nothing else; credentials are refused.
+ * -BR_E_INVALID_CONFIG, with a message that does not repeat the text.
+ */
+int br_egress_proxy_check(const char *url, struct br_err *err);
 
 /*
  * Move the environment variable `name` of this process into `key` and wipe it where it stood, so
@@ -49,7 +61,17 @@ bool br_egress_path_ok(const char *path);
  */
 int br_egress_key_take(const char *name, struct br_secret *key, struct br_err *err);
 
-/* Copy a header's value for the record: printable ASCII, bounded, else "". */
-void br_egress_header_copy(char *dst, size_t cap, const char *p, size_t n);
+/* A key that comes through a descriptor: of a file, or of a command's output. */
+struct br_egress_key_pipe {
+    char bytes[BR_EGRESS_KEY_MAX + 2]; /* and a line end */
+    size_t n;
+};
+/*
+ * Read what there is. 1: there will be more, 0: that was all and `key` has it, without one line end
+ * at its end, or -BR_E_INVALID_CONFIG as above; `p` is wiped then. `name` is the key's, for
+ * messages.
+ */
+int br_egress_key_read(int fd, struct br_egress_key_pipe *p, const char *name,
+                       struct br_secret *key, struct br_err *err);
 
 #endif

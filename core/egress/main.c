@@ -1,153 +1,102 @@
 /*
  * bridle-egress: the only program with the provider's credential and the only one that connects
  * outward. Started by bridled with its supervision channel on fd 3 and, at most, one variable in
- * its environment. It parses no body. The broker, which feeds it requests, is not trusted with
- * anything but the body and the path; where they go and with which key was fixed by EGRESS_START.
- * It is ready only when audit knows the key: no event of the run is made before that, and no
- * request is sent.
+ * its environment. It parses the heads of answers and no body. The broker, which feeds it requests,
+ * is not trusted with anything but bodies and paths; where they go and with which key was fixed by
+ * EGRESS_START. It is ready only when audit knows the key: no event of the run is made before that,
+ * and no request is sent.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 
+#include "egress/outbox.h"
 #include "egress/transfer.h"
 #include "wire/types.h"
 #include "wire/wire.h"
 
-/* How long a start, or a request, waits for audit's SECRET_KNOWN. */
+/* How long a start, and the requests that came before its end, wait for audit's SECRET_KNOWN. */
 #define EGRESS_SECRET_WAIT_US 10000000u
-/* PROV_HEAD, and PROV_END behind it. */
-#define EGRESS_OUTBOX_MAX 4u
-
-struct pending {
-    enum br_msg_type type;
-    struct br_out out;
-};
-
-struct request {
-    uint64_t id;
-    char path[256];
-    char content_type[128];
-    uint64_t window; /* bytes of the answer that the broker still takes */
-    struct br_buf body;
-    uint64_t arrived_us;
-    bool waiting; /* for SECRET_KNOWN */
-    bool open;    /* from PROV_REQUEST to PROV_END */
-};
+/* Messages of the broker that are served before answers have their turn. */
+#define EGRESS_MESSAGES_MAX 32u
+/* The certificates of an operator. */
+#define EGRESS_CA_MAX (1024u * 1024)
 
 /* Where an OpenAI key without an address belongs. */
 #define OPENAI_URL "https://api.openai.com/v1"
+
+/* Tags of br_net_wait(); below are transfers. */
+enum { TAG_SUP, TAG_BROKER, TAG_AUDIT, TAG_KEY };
+#define TAG(which) ((1ull << 50) | (which))
 
 struct egress {
     struct br_chan sup, broker, audit;
     struct br_egress_target target;
     struct br_egress_timeouts limits;
-    char unix_socket[256];
-    char key_env[128];
+    char unix_socket[256], proxy[BR_EGRESS_URL_MAX + 2];
+    char key_name[BR_NAME_MAX];
+    uint8_t key_from, auth;
+    int key_fd;
+    struct br_egress_key_pipe key_pipe;
     struct br_secret key;
+    struct br_buf ca;
     bool key_known;
     bool ready;        /* ROLE_READY was sent */
     uint64_t start_id; /* of EGRESS_START */
     uint64_t ready_by; /* SECRET_KNOWN must have come; 0: it is not waited for */
-    CURLM *multi;
-    struct br_transfer *transfer;
-    struct request request;
-    struct pending outbox[EGRESS_OUTBOX_MAX];
-    unsigned npending;
+    struct br_net *net;
+    struct br_transfers *transfers;
+    struct br_outbox outbox;
     bool quit;
 };
 
 /* ---- to the broker, without ever blocking ---- */
 
-static int outbox_flush(struct egress *e)
+static void after_send(struct egress *e, int r)
 {
-    while (e->npending) {
-        struct pending *p = &e->outbox[0];
-        int r = br_chan_send(&e->broker, p->type, e->request.id, &p->out, NULL);
-        if (r == -BR_E_TIMEOUT)
-            return r;
-        br_out_free(&p->out);
-        e->npending--;
-        memmove(e->outbox, e->outbox + 1, e->npending * sizeof(e->outbox[0]));
-        if (r < 0)
-            return r;
-    }
-    return 0;
+    if (r == -BR_E_TIMEOUT)
+        (void)br_net_watch(e->net, e->broker.fd, TAG(TAG_BROKER), true);
 }
 
-/* Takes over `out`. */
-static int outbox_send(struct egress *e, enum br_msg_type type, struct br_out *out)
-{
-    br_require(e->npending < EGRESS_OUTBOX_MAX);
-    e->outbox[e->npending++] = (struct pending){.type = type, .out = *out};
-    *out = (struct br_out)BR_OUT_INIT;
-    int r = outbox_flush(e);
-    return r == -BR_E_TIMEOUT ? 0 : r;
-}
-
-static int sink_head(void *ctx, const struct br_egress_head *h)
-{
-    struct br_out out = BR_OUT_INIT;
-    static struct br_headers list;
-    list.n = 0;
-    if (h->content_type[0])
-        (void)br_headers_add(&list, "content-type", h->content_type);
-    if (h->request_id[0])
-        (void)br_headers_add(&list, "x-request-id", h->request_id);
-    if (h->retry_after[0])
-        (void)br_headers_add(&list, "retry-after", h->retry_after);
-    br_buf_put_u32(&out.buf, h->status);
-    br_headers_put(&out.buf, &list);
-    return outbox_send(ctx, BR_MSG_PROV_HEAD, &out);
-}
-
-static int sink_data(void *ctx, const void *p, size_t n)
+static void sink_head(void *ctx, uint64_t id, uint32_t status, const struct br_headers *h)
 {
     struct egress *e = ctx;
-    int r = outbox_flush(e);
-    if (r < 0)
-        return r;
-    if (n > e->request.window)
-        return -BR_E_TIMEOUT;
-    BR_CLEANUP_OUT struct br_out out = BR_OUT_INIT;
-    br_out_blob(&out, p, n);
-    r = br_chan_send(&e->broker, BR_MSG_PROV_DATA, e->request.id, &out, NULL);
-    if (r == 0)
-        e->request.window -= n;
-    return r;
+    struct br_out out = BR_OUT_INIT;
+    br_buf_put_u32(&out.buf, status);
+    br_headers_put(&out.buf, h);
+    after_send(e, br_outbox_send(&e->outbox, BR_MSG_PROV_HEAD, id, &out));
 }
 
-static void request_end(struct egress *e, const struct br_err *end, uint64_t sent, uint64_t got)
+static void sink_data(void *ctx, uint64_t id, uint8_t *p, size_t n)
 {
+    struct egress *e = ctx;
+    after_send(e, br_outbox_data(&e->outbox, id, p, n));
+}
+
+static void sink_end(void *ctx, uint64_t id, const struct br_err *end, uint64_t sent, uint64_t got)
+{
+    struct egress *e = ctx;
     struct br_out out = BR_OUT_INIT;
     br_buf_put_u32(&out.buf, end->code);
     br_buf_put_str(&out.buf, end->code ? end->text : "");
     br_buf_put_u64(&out.buf, sent);
     br_buf_put_u64(&out.buf, got);
-    (void)outbox_send(e, BR_MSG_PROV_END, &out);
-    br_buf_free(&e->request.body);
-    e->request.open = e->request.waiting = false;
-    br_chan_permit(&e->broker, BR_MSG_PROV_REQUEST);
+    after_send(e, br_outbox_send(&e->outbox, BR_MSG_PROV_END, id, &out));
 }
 
-static void request_refuse(struct egress *e, enum br_code code, const char *text)
+static bool sink_blocked(void *ctx)
+{
+    const struct egress *e = ctx;
+    return e->outbox.first != NULL;
+}
+
+static void request_refuse(struct egress *e, uint64_t id, enum br_code code, const char *text)
 {
     struct br_err end;
     br_err_set(&end, code, "%s", text);
-    request_end(e, &end, 0, 0);
-}
-
-static void request_launch(struct egress *e)
-{
-    struct request *q = &e->request;
-    struct br_err err;
-    q->waiting = false;
-    if (br_transfer_start(e->transfer, &e->target, e->unix_socket, &e->key, &e->limits, q->path,
-                          q->content_type, &q->body, &err) < 0)
-        request_refuse(e, err.code, err.text);
+    sink_end(e, id, &end, 0, 0);
 }
 
 /* ---- from the broker ---- */
@@ -155,33 +104,27 @@ static void request_launch(struct egress *e)
 static int on_request(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct egress *e = ctx;
-    struct request *q = &e->request;
+    static struct br_egress_request q;
     char method[16];
+    (void)c;
     br_rd_str(&m->rd, method, sizeof(method));
-    br_rd_str(&m->rd, q->path, sizeof(q->path));
-    br_rd_str(&m->rd, q->content_type, sizeof(q->content_type));
-    static struct br_headers headers; /* of a guest; the session has none */
-    br_headers_get(&m->rd, &headers);
-    q->window = br_rd_u32(&m->rd);
-    int r = br_msg_blob(m, BR_BLOB_MAX, &q->body, err);
-    if (r < 0)
-        return r;
-    if (br_rd_done(&m->rd) < 0 || e->npending)
-        return br_err_set(err, BR_E_PEER_PROTOCOL, "'broker' sent a malformed request");
-    q->id = m->id;
-    q->open = true;
-    q->arrived_us = br_now_us();
-    br_chan_forbid(c, BR_MSG_PROV_REQUEST);
-    if (strcmp(method, "POST") != 0)
-        request_refuse(e, BR_E_INVALID_FRAME, "a request that is not a POST was not sent");
-    else if (e->key_known)
-        request_launch(e);
-    else if (e->audit.fd >= 0)
-        q->waiting = true;
-    else
-        request_refuse(e, BR_E_REDACTION_FAILED,
+    br_rd_str(&m->rd, q.path, sizeof(q.path));
+    br_rd_str(&m->rd, q.content_type, sizeof(q.content_type));
+    br_headers_get(&m->rd, &q.headers);
+    q.window = br_rd_u32(&m->rd);
+    int r = br_msg_blob(m, BR_BLOB_MAX, &q.body, err);
+    struct br_err why;
+    q.id = m->id;
+    q.post = strcmp(method, "POST") == 0;
+    if (r == 0 && (br_rd_done(&m->rd) < 0 || (!q.post && strcmp(method, "GET") != 0)))
+        r = br_err_set(err, BR_E_PEER_PROTOCOL, "'broker' sent a malformed request");
+    if (r == 0 && !e->key_known && e->audit.fd < 0)
+        request_refuse(e, q.id, BR_E_REDACTION_FAILED,
                        "the redactor does not know the provider's key; nothing was sent");
-    return 0;
+    else if (r == 0 && br_transfers_start(e->transfers, &q, !e->key_known, &why) < 0)
+        request_refuse(e, q.id, why.code, why.text);
+    br_buf_free(&q.body);
+    return r;
 }
 
 static int on_cancel(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
@@ -189,12 +132,7 @@ static int on_cancel(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     struct egress *e = ctx;
     (void)c;
     (void)err;
-    if (!e->request.open || m->id != e->request.id)
-        return 0; /* it ended while the cancellation was on its way */
-    if (e->request.waiting)
-        request_refuse(e, BR_E_CANCELED, "the request was cancelled before it was sent");
-    else
-        br_transfer_abort(e->transfer, BR_E_CANCELED, "the request was cancelled");
+    br_transfers_abort(e->transfers, m->id, BR_E_CANCELED, "the request was cancelled");
     return 0;
 }
 
@@ -205,8 +143,7 @@ static int on_credit(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     uint32_t n = br_rd_u32(&m->rd);
     if (br_rd_done(&m->rd) < 0)
         return br_err_set(err, BR_E_PEER_PROTOCOL, "'broker' sent a malformed PROV_CREDIT");
-    if (e->request.open && m->id == e->request.id)
-        e->request.window += n;
+    br_transfers_credit(e->transfers, m->id, n);
     return 0;
 }
 
@@ -250,8 +187,7 @@ static int on_secret_known(struct br_chan *c, struct br_msg *m, void *ctx, struc
     (void)m;
     e->key_known = true;
     int r = e->ready ? 0 : say_ready(e, &ok, err);
-    if (e->request.waiting)
-        request_launch(e);
+    br_transfers_go(e->transfers);
     return r;
 }
 
@@ -265,17 +201,17 @@ static int secret_announce(struct egress *e, struct br_err *err)
     const unsigned char *key = br_secret_bytes(&e->key, &n);
     struct br_out out = BR_OUT_INIT;
     /* room for everything at once, so that a growing buffer leaves no copy behind */
-    char *room = calloc(1, BR_EGRESS_KEY_MAX + 512);
-    if (!room)
+    struct br_secret room = {0};
+    static const char zeros[BR_EGRESS_KEY_MAX + 512];
+    if (br_secret_set(&room, zeros, sizeof(zeros)) < 0)
         return br_err_set(err, BR_E_NOMEM, "no memory for the provider's key");
-    out.buf.data = (uint8_t *)room;
-    out.buf.cap = BR_EGRESS_KEY_MAX + 512;
-    br_buf_put_str(&out.buf, e->key_env);
+    out.buf.data = (uint8_t *)(uintptr_t)br_secret_bytes(&room, &out.buf.cap);
+    br_buf_put_str(&out.buf, e->key_name);
     br_out_blob(&out, key, n);
     br_chan_permit(&e->audit, BR_MSG_SECRET_KNOWN);
     int r = br_chan_send(&e->audit, BR_MSG_SECRET, 1, &out, err);
-    explicit_bzero(out.buf.data, out.buf.cap);
-    br_out_free(&out);
+    br_secret_wipe(&room);
+    e->ready_by = br_now_us() + EGRESS_SECRET_WAIT_US;
     return r;
 }
 
@@ -302,7 +238,60 @@ static void base_url_default(char *base_url, size_t cap)
     (void)unsetenv("OPENAI_BASE_URL");
 }
 
-static int egress_configure(struct egress *e, const char *base_url, struct br_err *err)
+static int configure_net(struct egress *e, int ca_fd, struct br_err *err)
+{
+    if (e->proxy[0] && e->target.plaintext)
+        return br_err_set(err, BR_E_INVALID_CONFIG,
+                          "a provider that is spoken to in plaintext has no proxy; nothing was "
+                          "sent. Use https, or no 'proxy'");
+    int r = e->proxy[0] ? br_egress_proxy_check(e->proxy, err) : 0;
+    br_buf_init(&e->ca, EGRESS_CA_MAX);
+    if (r == 0 && ca_fd >= 0)
+        r = br_read_all(ca_fd, &e->ca, "ca_file", err);
+    if (r < 0)
+        return r;
+    const struct br_net_config net = {
+        .target = &e->target,
+        .unix_socket = e->unix_socket,
+        .proxy = e->proxy,
+        .ca = ca_fd >= 0 ? &e->ca : NULL,
+    };
+    return br_net_configure(e->net, &net, err);
+}
+
+/* What came through the descriptor so far. */
+static int key_read(struct egress *e, struct br_err *err)
+{
+    int r = br_egress_key_read(e->key_fd, &e->key_pipe, e->key_name, &e->key, err);
+    if (r > 0)
+        return br_net_watch(e->net, e->key_fd, TAG(TAG_KEY), false) < 0
+                   ? br_err_set(err, BR_E_IO, "the key '%s' could not be waited for", e->key_name)
+                   : 0;
+    br_net_unwatch(e->net, e->key_fd);
+    br_close(&e->key_fd);
+    return r < 0 ? r : secret_announce(e, err);
+}
+
+static int configure_key(struct egress *e, struct br_err *err)
+{
+    if (e->key_from == BR_KEY_NONE) {
+        e->key_known = true; /* there is nothing to know */
+        return 0;
+    }
+    if (e->audit.fd < 0)
+        return br_err_set(err, BR_E_INVALID_CONFIG,
+                          "a provider key needs the audit channel; nothing was sent");
+    if (e->key_from != BR_KEY_ENV) {
+        if (e->key_fd < 0 || fcntl(e->key_fd, F_SETFL, O_NONBLOCK) < 0)
+            return br_err_set(err, BR_E_INVALID_CONFIG,
+                              "the key '%s' did not arrive; nothing was sent", e->key_name);
+        return key_read(e, err);
+    }
+    int r = br_egress_key_take(e->key_name, &e->key, err);
+    return r < 0 ? r : secret_announce(e, err);
+}
+
+static int egress_configure(struct egress *e, const char *base_url, int ca_fd, struct br_err *err)
 {
     int r = br_egress_target_set(&e->target, base_url, e->unix_socket, err);
     if (r < 0)
@@ -313,15 +302,37 @@ static int egress_configure(struct egress *e, const char *base_url, struct br_er
         return br_err_set(err, BR_E_INVALID_CONFIG,
                           "a timeout of the provider is not 1 to %u seconds; nothing was sent",
                           BR_EGRESS_SECONDS_MAX);
-    if (!e->key_env[0]) {
-        e->key_known = true; /* there is nothing to know */
-        return 0;
-    }
-    if (e->audit.fd < 0)
-        return br_err_set(err, BR_E_INVALID_CONFIG,
-                          "a provider key needs the audit channel; nothing was sent");
-    r = br_egress_key_take(e->key_env, &e->key, err);
-    return r < 0 ? r : secret_announce(e, err);
+    r = configure_net(e, ca_fd, err);
+    if (r < 0)
+        return r;
+    const struct br_transfers_config c = {
+        .net = e->net,
+        .target = &e->target,
+        .key = &e->key,
+        .auth = e->auth,
+        .limits = e->limits,
+        .sink = {sink_head, sink_data, sink_end, sink_blocked, e},
+    };
+    br_transfers_configure(e->transfers, &c);
+    return configure_key(e, err);
+}
+
+static int take_channels(struct egress *e, struct br_msg *m, uint8_t fds, int *ca_fd,
+                         struct br_err *err)
+{
+    int broker = br_msg_take_fd(m);
+    int audit = fds & BR_EGRESS_FD_AUDIT ? br_msg_take_fd(m) : -1;
+    e->key_fd = fds & BR_EGRESS_FD_KEY ? br_msg_take_fd(m) : -1;
+    *ca_fd = fds & BR_EGRESS_FD_CA ? br_msg_take_fd(m) : -1;
+    br_chan_init(&e->broker, broker, "broker", broker_rules, BR_ARRAY_LEN(broker_rules), e);
+    if (audit >= 0)
+        br_chan_init(&e->audit, audit, "audit", audit_rules, BR_ARRAY_LEN(audit_rules), e);
+    br_outbox_init(&e->outbox, &e->broker);
+    if (fcntl(broker, F_SETFL, O_NONBLOCK) < 0 ||
+        br_net_watch(e->net, broker, TAG(TAG_BROKER), false) < 0 ||
+        (audit >= 0 && br_net_watch(e->net, audit, TAG(TAG_AUDIT), false) < 0))
+        return br_err_errno(err, BR_E_IO, "the broker's channel could not be prepared");
+    return 0;
 }
 
 static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
@@ -330,42 +341,66 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     (void)c;
     char base_url[BR_EGRESS_URL_MAX + 2];
     br_rd_str(&m->rd, base_url, sizeof(base_url));
-    br_rd_str(&m->rd, e->key_env, sizeof(e->key_env));
+    br_rd_str(&m->rd, e->key_name, sizeof(e->key_name));
+    e->key_from = br_rd_u8(&m->rd);
+    e->auth = br_rd_u8(&m->rd);
     br_rd_str(&m->rd, e->unix_socket, sizeof(e->unix_socket));
+    br_rd_str(&m->rd, e->proxy, sizeof(e->proxy));
     e->limits.connect_s = br_rd_u32(&m->rd);
     e->limits.first_byte_s = br_rd_u32(&m->rd);
     e->limits.idle_s = br_rd_u32(&m->rd);
     e->limits.total_s = br_rd_u32(&m->rd);
-    if (br_rd_done(&m->rd) < 0)
+    uint8_t fds = br_rd_u8(&m->rd);
+    unsigned nfds = 1u + (unsigned)__builtin_popcount(fds);
+    if (br_rd_done(&m->rd) < 0 || fds > BR_EGRESS_FDS_ALL || nfds != m->nfds ||
+        e->key_from > BR_KEY_COMMAND || e->auth < BR_AUTH_BEARER || e->auth > BR_AUTH_X_API_KEY)
         return br_err_set(err, BR_E_PEER_PROTOCOL, "'bridled' sent a malformed EGRESS_START");
-    int broker = br_msg_take_fd(m), audit = br_msg_take_fd(m);
-    if (fcntl(broker, F_SETFL, O_NONBLOCK) < 0)
-        return br_err_errno(err, BR_E_IO, "the broker's channel could not be prepared");
-    br_chan_init(&e->broker, broker, "broker", broker_rules, BR_ARRAY_LEN(broker_rules), e);
-    if (audit >= 0)
-        br_chan_init(&e->audit, audit, "audit", audit_rules, BR_ARRAY_LEN(audit_rules), e);
+    BR_CLEANUP_FD int ca_fd = -1;
+    int r = take_channels(e, m, fds, &ca_fd, err);
+    if (r < 0)
+        return r;
     struct br_err why = {.code = BR_OK};
     base_url_default(base_url, sizeof(base_url));
-    int r = egress_configure(e, base_url, &why);
+    r = egress_configure(e, base_url, ca_fd, &why);
     explicit_bzero(base_url, sizeof(base_url));
     e->start_id = m->id;
-    if (r < 0 || e->key_known)
-        return say_ready(e, &why, err);
-    e->ready_by = br_now_us() + EGRESS_SECRET_WAIT_US;
-    return 0;
+    return r < 0 || e->key_known ? say_ready(e, &why, err) : 0;
 }
 
 static const struct br_msg_rule sup_rules[] = {
-    {BR_MSG_EGRESS_START, BR_PERMIT | BR_ONCE, 28, BR_MSG_MAX, 1, 2, on_start},
+    {BR_MSG_EGRESS_START, BR_PERMIT | BR_ONCE, 35, BR_MSG_MAX, 1, 4, on_start},
 };
 
 /* ---- loop ---- */
 
+static void forget(struct egress *e, struct br_chan *c)
+{
+    br_net_unwatch(e->net, c->fd);
+    br_chan_close(c);
+}
+
+static int audit_gone(struct egress *e, struct br_err *err)
+{
+    /* without audit nothing more is sent, and what runs is cut */
+    e->key_known = false;
+    if (!e->ready)
+        return say_unknown(e,
+                           "'bridle-audit' has gone before it knew the provider's key; nothing "
+                           "was sent",
+                           err);
+    br_transfers_abort_all(e->transfers, BR_E_PROGRAM_DIED,
+                           "'bridle-audit' has gone; the request to the provider was cut");
+    return 0;
+}
+
 /* Serve one channel; 0, or a negative code that ends the program. */
 static int serve(struct egress *e, struct br_chan *c, struct br_err *err)
 {
-    int r = br_chan_dispatch(c, err);
-    if (r == -BR_E_TIMEOUT)
+    int r = 0;
+    unsigned max = c == &e->broker ? EGRESS_MESSAGES_MAX : 1; /* the others would block */
+    for (unsigned i = 0; r == 0 && i < max && c->fd >= 0; i++)
+        r = br_chan_dispatch(c, err);
+    if (r == -BR_E_TIMEOUT || r == 0)
         return 0;
     if (r != -BR_E_PEER_GONE)
         return r;
@@ -373,92 +408,66 @@ static int serve(struct egress *e, struct br_chan *c, struct br_err *err)
         e->quit = true;
         return 0;
     }
-    br_chan_close(c);
-    if (c == &e->broker) {
-        br_transfer_abort(e->transfer, BR_E_PEER_GONE, "the broker has gone");
-        e->request.waiting = false;
-        return 0;
-    }
-    /* without audit nothing more is sent, and what runs is cut */
-    e->key_known = false;
-    if (e->ready_by && !e->ready)
-        return say_unknown(e,
-                           "'bridle-audit' has gone before it knew the provider's key; nothing "
-                           "was sent",
-                           err);
-    br_transfer_abort(e->transfer, BR_E_PROGRAM_DIED,
-                      "'bridle-audit' has gone; the request to the provider was cut");
-    if (e->request.waiting)
-        request_refuse(e, BR_E_REDACTION_FAILED,
-                       "'bridle-audit' has gone before it knew the provider's key; nothing was "
-                       "sent");
+    forget(e, c);
+    if (c == &e->audit)
+        return audit_gone(e, err);
+    br_outbox_free(&e->outbox);
+    br_transfers_abort_all(e->transfers, BR_E_PEER_GONE, "the broker has gone");
     return 0;
 }
 
-static int loop_wait_ms(const struct egress *e)
+static int serve_broker(struct egress *e, struct br_err *err)
 {
-    int ms = br_transfer_wait_ms(e->transfer);
-    return ms < 0 || (e->request.waiting && ms > 1000) ? 1000 : ms;
+    if (e->outbox.first && br_outbox_flush(&e->outbox) != -BR_E_TIMEOUT) {
+        (void)br_net_watch(e->net, e->broker.fd, TAG(TAG_BROKER), false);
+        br_transfers_unblocked(e->transfers);
+    }
+    return serve(e, &e->broker, err);
 }
 
-/* There is room for what libcurl delivers at once. */
-static bool window_open(const struct egress *e)
+static int serve_key(struct egress *e, struct br_err *err)
 {
-    return e->request.window >= CURL_MAX_WRITE_SIZE;
+    struct br_err why = {.code = BR_OK};
+    return key_read(e, &why) < 0 ? say_ready(e, &why, err) : 0;
 }
 
-static int loop_poll(struct egress *e, struct br_err *err)
+static int handle(struct egress *e, const struct br_net_event *ev, struct br_err *err)
 {
-    struct br_chan *chans[] = {&e->sup, &e->broker, &e->audit};
-    struct curl_waitfd fds[3];
-    struct br_chan *who[3];
-    unsigned n = 0;
-    for (unsigned i = 0; i < 3; i++) {
-        if (chans[i]->fd < 0)
-            continue;
-        fds[n] = (struct curl_waitfd){.fd = chans[i]->fd, .events = CURL_WAIT_POLLIN};
-        if (chans[i] == &e->broker &&
-            (e->npending || (br_transfer_paused(e->transfer) && window_open(e))))
-            fds[n].events |= CURL_WAIT_POLLOUT;
-        who[n++] = chans[i];
+    switch (ev->tag) {
+    case TAG(TAG_SUP):
+        return serve(e, &e->sup, err);
+    case TAG(TAG_BROKER):
+        return e->broker.fd >= 0 ? serve_broker(e, err) : 0;
+    case TAG(TAG_AUDIT):
+        return e->audit.fd >= 0 ? serve(e, &e->audit, err) : 0;
+    case TAG(TAG_KEY):
+        return e->key_fd >= 0 ? serve_key(e, err) : 0;
+    default:
+        br_transfers_event(e->transfers, ev);
+        return 0;
     }
-    int running;
-    CURLMcode mc = curl_multi_poll(e->multi, fds, n, loop_wait_ms(e), NULL);
-    if (mc != CURLM_OK)
-        return br_err_set(err, BR_E_IO, "waiting failed: %s", curl_multi_strerror(mc));
-    for (unsigned i = 0; i < n; i++) {
-        int r = (fds[i].revents & ~CURL_WAIT_POLLOUT) ? serve(e, who[i], err) : 0;
-        if (r < 0)
-            return r;
-    }
-    if (e->broker.fd >= 0 && outbox_flush(e) == 0 && window_open(e))
-        br_transfer_resume(e->transfer);
-    mc = curl_multi_perform(e->multi, &running);
-    return mc == CURLM_OK
-               ? 0
-               : br_err_set(err, BR_E_IO, "a transfer failed: %s", curl_multi_strerror(mc));
 }
 
 static int egress_loop(struct egress *e, struct br_err *err)
 {
     while (!e->quit) {
-        int r = loop_poll(e, err);
-        if (r < 0)
-            return r;
-        struct br_err end;
-        uint64_t sent, got;
-        br_transfer_check(e->transfer);
-        if (br_transfer_ended(e->transfer, &end, &sent, &got) && e->broker.fd >= 0)
-            request_end(e, &end, sent, got);
+        struct br_net_event ev[BR_NET_EVENTS];
+        int ms = br_transfers_run(e->transfers);
+        if (e->ready_by && !e->ready)
+            ms = ms < 0 || ms > 100 ? 100 : ms;
+        int n = br_net_wait(e->net, ev, ms, err);
+        if (n < 0)
+            return n;
+        for (int i = 0; i < n && !e->quit; i++) {
+            int r = handle(e, &ev[i], err);
+            if (r < 0)
+                return r;
+        }
         if (e->ready_by && !e->ready && br_now_us() > e->ready_by)
             return say_unknown(e,
                                "'bridle-audit' did not say that it knows the provider's key; "
                                "nothing was sent",
                                err);
-        if (e->request.waiting && br_now_us() - e->request.arrived_us > EGRESS_SECRET_WAIT_US)
-            request_refuse(e, BR_E_REDACTION_FAILED,
-                           "'bridle-audit' did not say that it knows the provider's key; nothing "
-                           "was sent");
     }
     return 0;
 }
@@ -539,26 +548,25 @@ static int egress_run(struct egress *e, struct br_err *err)
     const struct br_role role = {
         .name = "bridle-egress",
         .uid = BR_UID_EGRESS,
-        .max_nofile = 64,
+        .max_nofile = 2 * BR_EGRESS_TRANSFERS_MAX + 64,
         .max_as = 2048ull * 1024 * 1024,
         .syscalls = egress_calls,
         .nsyscalls = BR_ARRAY_LEN(egress_calls),
     };
     int r = br_role_enter(&role, err);
+    if (r == 0)
+        r = br_net_new(&e->net, err);
     if (r < 0)
         return r;
-    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || !(e->multi = curl_multi_init()))
-        return br_err_set(err, BR_E_FAILED, "'libcurl' could not be initialised");
-    const struct br_egress_sink sink = {.head = sink_head, .data = sink_data, .ctx = e};
-    e->transfer = br_transfer_new(e->multi, &sink);
-    if (!e->transfer)
+    e->transfers = br_transfers_new();
+    if (!e->transfers || br_net_watch(e->net, e->sup.fd, TAG(TAG_SUP), false) < 0)
         return br_err_set(err, BR_E_NOMEM, "no memory to start");
     return egress_loop(e, err);
 }
 
 int main(void)
 {
-    static struct egress e = {.broker.fd = -1, .audit.fd = -1};
+    static struct egress e = {.broker.fd = -1, .audit.fd = -1, .key_fd = -1};
     struct br_err err = {.code = BR_OK};
     br_log_init("bridle-egress", BR_LOG_WARN);
     (void)signal(SIGPIPE, SIG_IGN);
@@ -567,17 +575,15 @@ int main(void)
     int r = egress_run(&e, &err);
     if (r < 0)
         br_log(BR_LOG_ERROR, "%s", err.text);
-    if (e.transfer)
-        br_transfer_free(&e.transfer);
-    if (e.multi)
-        curl_multi_cleanup(e.multi);
-    for (unsigned i = 0; i < e.npending; i++)
-        br_out_free(&e.outbox[i].out);
-    br_buf_free(&e.request.body);
+    br_transfers_free(&e.transfers);
+    br_net_free(&e.net);
+    br_outbox_free(&e.outbox);
+    br_buf_free(&e.ca);
+    br_close(&e.key_fd);
     br_chan_close(&e.broker);
     br_chan_close(&e.audit);
     br_chan_close(&e.sup);
+    explicit_bzero(&e.key_pipe, sizeof(e.key_pipe));
     br_secret_wipe(&e.key);
-    curl_global_cleanup();
     return r < 0 ? 1 : 0;
 }

@@ -1,15 +1,13 @@
 /*
- * The provider's address and the credential: what is accepted as a base URL, and how the key gets
- * out of the environment. Called by bridle-egress before it reads from any peer but its supervisor.
- * Trusts nothing about the text; libcurl's own parser takes the URL apart, so that what is checked
- * here is what will be connected to.
+ * The provider's address: what is accepted as a base URL, and as a proxy's. Called by bridle-egress
+ * before it reads from any peer but its supervisor. Trusts nothing about the text; libcurl's own
+ * parser takes the URL apart, so that what is checked here is what will be connected to.
  */
 #include <arpa/inet.h>
 #include <curl/curl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "egress/egress_priv.h"
 
@@ -56,14 +54,27 @@ static bool url_has(CURLU *u, CURLUPart part, struct url_parts *p)
     return curl_url_get(u, part, &p->extra, 0) == CURLUE_OK;
 }
 
+/* Without slashes at its end; false if it does not fit. */
+static bool copy_path(char dst[BR_EGRESS_URL_MAX + 1], const char *path)
+{
+    size_t n = strlen(path);
+    while (n && path[n - 1] == '/')
+        n--;
+    if (n > BR_EGRESS_URL_MAX)
+        return false;
+    memcpy(dst, path, n);
+    dst[n] = '\0';
+    return true;
+}
+
 static int target_fill(struct br_egress_target *t, CURLU *u, struct url_parts *p,
                        struct br_err *err)
 {
     if (url_has(u, CURLUPART_USER, p) || url_has(u, CURLUPART_PASSWORD, p) ||
         url_has(u, CURLUPART_OPTIONS, p))
         return br_err_set(err, BR_E_INVALID_CONFIG,
-                          "the provider's base URL holds credentials; nothing was sent. Put the "
-                          "key into an environment variable and name it as 'key_env'");
+                          "the provider's base URL holds credentials; nothing was sent. Give "
+                          "it a key of its own, in 'keys' or with 'key_env'");
     if (url_has(u, CURLUPART_QUERY, p) || url_has(u, CURLUPART_FRAGMENT, p))
         return br_err_set(err, BR_E_INVALID_CONFIG,
                           "the provider's base URL has a query or a fragment; nothing was sent. "
@@ -83,14 +94,18 @@ static int target_fill(struct br_egress_target *t, CURLU *u, struct url_parts *p
                           "the provider at '%s' would be spoken to in plaintext; nothing was sent. "
                           "Use https; http is for loopback addresses and Unix sockets only",
                           p->host);
-    size_t n = strlen(p->full);
-    while (n && p->full[n - 1] == '/')
-        n--;
-    if (n > BR_EGRESS_URL_MAX)
+    if (!copy_path(t->url, p->full) || curl_url_get(u, CURLUPART_PATH, &p->path, 0) != CURLUE_OK ||
+        !copy_path(t->prefix, p->path) || strlen(p->host) >= sizeof(t->host))
         return br_err_set(err, BR_E_INVALID_CONFIG, "the provider's base URL is too long");
-    memcpy(t->url, p->full, n);
-    t->url[n] = '\0';
     snprintf(t->origin, sizeof(t->origin), "%s://%s:%s", p->scheme, p->host, p->port);
+    snprintf(t->host, sizeof(t->host), "%s", p->host);
+    if (t->host[0] == '[')
+        snprintf(t->host, sizeof(t->host), "%.*s", (int)strlen(p->host) - 2, p->host + 1);
+    t->port = (uint16_t)strtoul(p->port, NULL, 10);
+    if (t->port == (t->plaintext ? 80 : 443))
+        snprintf(t->host_field, sizeof(t->host_field), "%s", p->host);
+    else
+        snprintf(t->host_field, sizeof(t->host_field), "%s:%s", p->host, p->port);
     return 0;
 }
 
@@ -130,46 +145,46 @@ bool br_egress_path_ok(const char *path)
                              "/_.-")] == '\0';
 }
 
-int br_egress_key_take(const char *name, struct br_secret *key, struct br_err *err)
+bool br_egress_content_type_ok(const char *s)
 {
-    char *value = getenv(name);
-    if (value && !value[0])
-        (void)unsetenv(name);
-    if (!value || !value[0])
+    size_t n = strlen(s);
+    for (size_t i = 0; i < n; i++)
+        if (s[i] < ' ' || s[i] > '~')
+            return false;
+    return n > 0 && n < 128;
+}
+
+static int proxy_fill(CURLU *u, struct url_parts *p, struct br_err *err)
+{
+    if (url_has(u, CURLUPART_USER, p) || url_has(u, CURLUPART_PASSWORD, p) ||
+        url_has(u, CURLUPART_OPTIONS, p))
         return br_err_set(err, BR_E_INVALID_CONFIG,
-                          "the environment variable '%s', which should hold the provider's key, is "
-                          "not set; nothing was sent",
-                          name);
-    size_t n = strlen(value);
-    bool ok = n >= BR_EGRESS_KEY_MIN && n <= BR_EGRESS_KEY_MAX;
-    for (size_t i = 0; ok && i < n; i++)
-        ok = value[i] > ' ' && value[i] <= '~';
-    int r = ok ? br_secret_set(key, value, n) : 0;
-    explicit_bzero(value, n);
-    (void)unsetenv(name);
-    if (!ok)
+                          "the proxy's address holds credentials; nothing was sent");
+    if (url_has(u, CURLUPART_QUERY, p) || url_has(u, CURLUPART_FRAGMENT, p) ||
+        curl_url_get(u, CURLUPART_SCHEME, &p->scheme, 0) != CURLUE_OK ||
+        curl_url_get(u, CURLUPART_HOST, &p->host, 0) != CURLUE_OK ||
+        curl_url_get(u, CURLUPART_PATH, &p->path, 0) != CURLUE_OK || strcmp(p->path, "/") != 0 ||
+        (strcmp(p->scheme, "http") != 0 && strcmp(p->scheme, "https") != 0))
         return br_err_set(err, BR_E_INVALID_CONFIG,
-                          "the environment variable '%s' does not hold a key: it must be %u to %u "
-                          "printable characters without spaces or line ends; nothing was sent",
-                          name, BR_EGRESS_KEY_MIN, BR_EGRESS_KEY_MAX);
-    if (r < 0)
-        return br_err_set(err, BR_E_NOMEM, "no memory for the provider's key");
+                          "the proxy's address is not 'http://host:port' or 'https://host:port'; "
+                          "nothing was sent");
     return 0;
 }
 
-void br_egress_header_copy(char *dst, size_t cap, const char *p, size_t n)
+int br_egress_proxy_check(const char *url, struct br_err *err)
 {
-    while (n && (*p == ' ' || *p == '\t')) {
-        p++;
-        n--;
-    }
-    while (n && (p[n - 1] == ' ' || p[n - 1] == '\t' || p[n - 1] == '\r' || p[n - 1] == '\n'))
-        n--;
-    bool ok = n < cap;
-    for (size_t i = 0; ok && i < n; i++)
-        ok = p[i] >= ' ' && p[i] <= '~';
-    if (!ok)
-        n = 0;
-    memcpy(dst, p, n);
-    dst[n] = '\0';
+    __attribute__((cleanup(cleanup_url))) CURLU *u = curl_url();
+    if (!u)
+        return br_err_set(err, BR_E_NOMEM, "no memory for the proxy's address");
+    bool ok = strlen(url) <= BR_EGRESS_URL_MAX;
+    for (const char *c = url; ok && *c; c++)
+        ok = *c > ' ' && *c <= '~';
+    if (!ok || curl_url_set(u, CURLUPART_URL, url, 0) != CURLUE_OK)
+        return br_err_set(err, BR_E_INVALID_CONFIG,
+                          "the proxy's address cannot be read; nothing was sent. It should look "
+                          "like 'http://host:port'");
+    struct url_parts parts = {0};
+    int r = proxy_fill(u, &parts, err);
+    url_parts_free(&parts);
+    return r;
 }

@@ -145,28 +145,12 @@ static void test_key(void **state)
     assert_int_equal(take(text, &key), -BR_E_INVALID_CONFIG);
 }
 
-static void test_header_copy(void **state)
-{
-    char dst[8];
-    (void)state;
-    br_egress_header_copy(dst, sizeof(dst), " \tab c \r\n", 9);
-    assert_string_equal(dst, "ab c");
-    br_egress_header_copy(dst, sizeof(dst), "1234567", 7);
-    assert_string_equal(dst, "1234567");
-    br_egress_header_copy(dst, sizeof(dst), "12345678", 8);
-    assert_string_equal(dst, "");
-    br_egress_header_copy(dst, sizeof(dst), "a\x1b", 2);
-    assert_string_equal(dst, "");
-    br_egress_header_copy(dst, sizeof(dst), "", 0);
-    assert_string_equal(dst, "");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accepted), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_length),   cmocka_unit_test(test_paths),
-        cmocka_unit_test(test_key),      cmocka_unit_test(test_header_copy),
+        cmocka_unit_test(test_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

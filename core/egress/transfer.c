@@ -1,466 +1,566 @@
 /*
- * One HTTP request at a time. Called by bridle-egress's loop only. Trusts libcurl and the kernel;
- * every byte of the answer is hostile, is counted before it is kept, and is never interpreted
- * beyond the four headers that are passed on. Texts of errors are composed here from libcurl's
- * constant strings and the origin, so that neither the key nor the provider can be part of them.
+ * Requests and answers, many at once. Called by bridle-egress's loop only. Trusts core/egress/net.c
+ * and http.c; every byte of an answer is hostile and is counted before it is kept. A request is
+ * written once, to a connection that has carried nothing; whatever happens after that is an end of
+ * the request and no reason to send it again. The head of a request, which holds the key, stands in
+ * memory of its own kind until the kernel has all of it, and is then wiped.
  */
-#include <arpa/inet.h>
-#include <netinet/in.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <sys/mman.h>
 
 #include "egress/transfer.h"
 
-struct br_transfer {
-    CURLM *multi;
-    CURL *easy; /* reset for each request; NULL when none was made yet */
-    struct br_egress_sink sink;
-    struct br_egress_target target;
-    struct br_egress_timeouts limits;
+#define SLOTS BR_EGRESS_TRANSFERS_MAX
+/* Reads of one transfer before others have their turn. */
+#define READS_MAX 4u
+
+struct transfer {
+    /* what the loop looks at */
+    bool used, wait, ready, head_done;
+    bool begun, sent_all, first_byte, send_broken;
+    uint32_t generation;
+    uint64_t id;
+    uint64_t window;
+    uint64_t started_us, sent_us, activity_us;
+    struct br_conn conn;
+    /* the request */
+    bool post;
+    char path[256], content_type[128];
+    struct br_headers headers;
+    struct br_secret head;
+    size_t head_at, body_at;
     struct br_buf body;
-    struct curl_slist *headers;
-    struct br_egress_head head;
-    struct br_err end; /* why it was aborted from here; code 0 if it was not */
-    CURLcode result;
-    size_t header_bytes;
-    uint64_t response_bytes, request_bytes;
-    uint64_t started_us, activity_us;
-    bool active, over, head_sent, paused;
+    /* the answer */
+    uint64_t got, raw;
+    struct br_http http;
 };
 
-struct br_transfer *br_transfer_new(CURLM *multi, const struct br_egress_sink *sink)
+struct br_transfers {
+    struct br_transfers_config c;
+    char *scratch; /* where heads are written; never in a dump */
+    uint8_t *room; /* where answers are read */
+    size_t bodies; /* bytes of bodies that are kept */
+    unsigned high; /* no slot from here on was ever used */
+    unsigned nused;
+    uint64_t due_us; /* no transfer is due before */
+    unsigned nready;
+    uint16_t ready[SLOTS];
+    struct transfer *slots[SLOTS];
+};
+
+struct br_transfers *br_transfers_new(void)
 {
-    struct br_transfer *t = calloc(1, sizeof(*t));
-    if (!t)
+    struct br_transfers *ts = calloc(1, sizeof(*ts));
+    if (!ts)
         return NULL;
-    t->multi = multi;
-    t->sink = *sink;
-    br_buf_init(&t->body, BR_BLOB_MAX);
-    return t;
+    ts->due_us = UINT64_MAX;
+    ts->room = malloc(BR_EGRESS_ROOM + BR_EGRESS_READ_MAX);
+    void *p =
+        mmap(NULL, BR_HTTP_REQUEST_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ts->scratch = p == MAP_FAILED ? NULL : p;
+    if (!ts->room || !ts->scratch) {
+        br_transfers_free(&ts);
+        return NULL;
+    }
+    (void)mlock(p, BR_HTTP_REQUEST_MAX);
+    (void)madvise(p, BR_HTTP_REQUEST_MAX, MADV_DONTDUMP);
+    return ts;
 }
 
-/* The header list holds the key. */
-static void headers_wipe(struct br_transfer *t)
+void br_transfers_configure(struct br_transfers *ts, const struct br_transfers_config *c)
 {
-    for (struct curl_slist *h = t->headers; h; h = h->next)
-        explicit_bzero(h->data, strlen(h->data));
-    curl_slist_free_all(t->headers);
-    t->headers = NULL;
+    ts->c = *c;
 }
 
-static void transfer_detach(struct br_transfer *t)
+/* ---- slots ---- */
+
+static void release(struct br_transfers *ts, struct transfer *t)
 {
-    if (!t->active)
-        return;
-    curl_off_t sent = 0;
-    (void)curl_easy_getinfo(t->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
-    t->request_bytes = sent > 0 ? (uint64_t)sent : 0;
-    (void)curl_multi_remove_handle(t->multi, t->easy);
-    t->active = false;
-    t->paused = false;
-    t->over = true;
-    headers_wipe(t);
+    br_conn_close(ts->c.net, &t->conn);
+    br_secret_wipe(&t->head);
+    ts->bodies -= t->body.cap;
     br_buf_free(&t->body);
+    t->used = false;
+    t->generation++;
+    ts->nused--;
 }
 
-void br_transfer_free(struct br_transfer **pt)
+void br_transfers_free(struct br_transfers **pts)
 {
-    struct br_transfer *t = *pt;
-    if (!t)
+    struct br_transfers *ts = *pts;
+    if (!ts)
         return;
-    transfer_detach(t);
-    curl_easy_cleanup(t->easy);
-    headers_wipe(t);
-    br_buf_free(&t->body);
-    free(t);
-    *pt = NULL;
+    for (unsigned i = 0; i < ts->high; i++) {
+        if (ts->slots[i]->used)
+            release(ts, ts->slots[i]);
+        free(ts->slots[i]);
+    }
+    if (ts->scratch) {
+        explicit_bzero(ts->scratch, BR_HTTP_REQUEST_MAX);
+        (void)munmap(ts->scratch, BR_HTTP_REQUEST_MAX);
+    }
+    free(ts->room);
+    free(ts);
+    *pts = NULL;
 }
 
-bool br_transfer_active(const struct br_transfer *t)
+static struct transfer *find(struct br_transfers *ts, uint64_t id)
 {
-    return t->active;
+    for (unsigned i = 0; i < ts->high; i++)
+        if (ts->slots[i]->used && ts->slots[i]->id == id)
+            return ts->slots[i];
+    return NULL;
 }
 
-bool br_transfer_paused(const struct br_transfer *t)
+/* Its number, or -1. */
+static int slot_take(struct br_transfers *ts)
 {
-    return t->active && t->paused;
+    unsigned i = 0;
+    while (i < ts->high && ts->slots[i]->used)
+        i++;
+    if (i == SLOTS)
+        return -1;
+    if (i == ts->high) {
+        ts->slots[i] = calloc(1, sizeof(*ts->slots[i]));
+        if (!ts->slots[i])
+            return -1;
+        ts->high++;
+    }
+    ts->nused++;
+    return (int)i;
 }
 
-/* ---- what libcurl calls ---- */
-
-static void transfer_fail(struct br_transfer *t, enum br_code code, const char *text)
+static void make_ready(struct br_transfers *ts, unsigned i)
 {
-    if (!t->end.code)
-        br_err_set(&t->end, code, "%s", text);
+    if (ts->slots[i]->ready)
+        return;
+    ts->slots[i]->ready = true;
+    ts->ready[ts->nready++] = (uint16_t)i;
 }
 
-static void header_field(struct br_transfer *t, const char *p, size_t n)
+static uint64_t tag_of(unsigned i, const struct transfer *t)
 {
-    static const struct {
-        const char *name;
-        size_t offset, cap;
-    } kept[] = {
-        {"content-type", offsetof(struct br_egress_head, content_type), 256},
-        {"x-request-id", offsetof(struct br_egress_head, request_id), 256},
-        {"retry-after", offsetof(struct br_egress_head, retry_after), 64},
-    };
-    for (size_t i = 0; i < BR_ARRAY_LEN(kept); i++) {
-        size_t k = strlen(kept[i].name);
-        if (n > k && p[k] == ':' && strncasecmp(p, kept[i].name, k) == 0)
-            br_egress_header_copy((char *)&t->head + kept[i].offset, kept[i].cap, p + k + 1,
-                                  n - k - 1);
-    }
+    return ((uint64_t)(t->generation & 0x3fffffff) << 16) | i;
 }
 
-static size_t on_header(char *p, size_t size, size_t count, void *ctx)
+/* ---- ends ---- */
+
+static void end(struct br_transfers *ts, struct transfer *t, const struct br_err *why)
 {
-    struct br_transfer *t = ctx;
-    size_t n = size * count;
-    t->activity_us = br_now_us();
-    t->header_bytes += n;
-    if (t->header_bytes > BR_EGRESS_HEADERS_MAX) {
-        transfer_fail(t, BR_E_PROVIDER_INVALID,
-                      "the provider's answer has more than 64 KiB of headers; it was not used");
-        return 0;
-    }
-    if (t->head_sent)
-        return n; /* trailers */
-    if (n >= 5 && memcmp(p, "HTTP/", 5) == 0) {
-        memset(&t->head, 0, sizeof(t->head));
-        return n;
-    }
-    if (n > 2) {
-        header_field(t, p, n);
-        return n;
-    }
-    long status = 0;
-    (void)curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
-    if (status < 200)
-        return n; /* 100 Continue and the like: the real head follows */
-    t->head.status = (uint32_t)status;
-    t->head_sent = true;
-    if (t->sink.head(t->sink.ctx, &t->head) < 0) {
-        transfer_fail(t, BR_E_PEER_GONE, "the broker has gone; the answer was dropped");
-        return 0;
-    }
-    return n;
+    uint64_t id = t->id, sent = t->body_at, got = t->got;
+    const struct br_err copy = *why;
+    release(ts, t);
+    ts->c.sink.end(ts->c.sink.ctx, id, &copy, sent, got);
 }
 
-static size_t on_body(char *p, size_t size, size_t count, void *ctx)
+static void end_ok(struct br_transfers *ts, struct transfer *t)
 {
-    struct br_transfer *t = ctx;
-    size_t n = size * count;
-    t->activity_us = br_now_us();
-    if (t->response_bytes + n > BR_EGRESS_RESPONSE_MAX) {
-        transfer_fail(t, BR_E_LIMIT_EXCEEDED,
-                      "the provider's answer is larger than 64 MiB; the rest was not read");
-        return 0;
-    }
-    int r = t->sink.data(t->sink.ctx, p, n);
-    if (r == -BR_E_TIMEOUT) {
-        t->paused = true;
-        return CURL_WRITEFUNC_PAUSE;
-    }
-    if (r < 0) {
-        transfer_fail(t, BR_E_PEER_GONE, "the broker has gone; the answer was dropped");
-        return 0;
-    }
-    t->response_bytes += n;
-    return n;
+    const struct br_err ok = {.code = BR_OK};
+    end(ts, t, &ok);
 }
 
-/* Whatever a name resolved to: plaintext never leaves this machine. */
-static curl_socket_t on_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *a)
+static void end_truncated(struct br_transfers *ts, struct transfer *t)
 {
-    struct br_transfer *t = ctx;
-    const struct sockaddr *sa = (const struct sockaddr *)&a->addr;
-    bool ok = purpose == CURLSOCKTYPE_IPCXN;
-    if (t->target.unix_socket) {
-        ok = ok && a->family == AF_UNIX;
-    } else if (a->family == AF_INET) {
-        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)sa;
-        ok = ok && (!t->target.plaintext || (ntohl(in->sin_addr.s_addr) >> 24) == 127);
-    } else if (a->family == AF_INET6) {
-        const struct sockaddr_in6 *in = (const struct sockaddr_in6 *)(const void *)sa;
-        ok = ok && (!t->target.plaintext || IN6_IS_ADDR_LOOPBACK(&in->sin6_addr));
+    struct br_err e;
+    br_err_set(&e, BR_E_PROVIDER_TRUNCATED, "the connection to the provider at '%s' was cut %s",
+               ts->c.target->origin,
+               t->head_done    ? "in the middle of its answer"
+               : t->first_byte ? "in the head of its answer"
+                               : "before it answered");
+    end(ts, t, &e);
+}
+
+static void end_invalid(struct br_transfers *ts, struct transfer *t, const struct br_err *why)
+{
+    struct br_err e;
+    br_err_set(&e, BR_E_PROVIDER_INVALID, "the provider at '%s' did not answer in HTTP/1.1: %s",
+               ts->c.target->origin, why->text);
+    end(ts, t, &e);
+}
+
+/* ---- time ---- */
+
+static uint64_t after(uint64_t us, uint32_t seconds)
+{
+    return us + (uint64_t)seconds * 1000000;
+}
+
+/* When it is given up as it stands, and what is said then. */
+static uint64_t due(const struct br_transfers *ts, const struct transfer *t, const char **what,
+                    uint32_t *seconds)
+{
+    const struct br_egress_timeouts *l = &ts->c.limits;
+    uint64_t total = after(t->started_us, l->total_s), at;
+    if (t->wait) {
+        return UINT64_MAX;
+    } else if (t->conn.state != BR_CONN_OPEN) {
+        *what = "there was no connection";
+        *seconds = l->connect_s;
+        at = after(t->started_us, l->connect_s);
+    } else if (!t->sent_all && !t->first_byte) {
+        *what = "it did not take the request";
+        *seconds = l->idle_s;
+        at = after(t->activity_us, l->idle_s);
+    } else if (!t->first_byte) {
+        *what = "it did not begin to answer";
+        *seconds = l->first_byte_s;
+        at = after(t->sent_us, l->first_byte_s);
+    } else if (t->window == 0 || ts->c.sink.blocked(ts->c.sink.ctx)) {
+        at = UINT64_MAX; /* the reader does not keep up */
     } else {
-        ok = false;
+        *what = t->head_done ? "its answer stood still" : "the head of its answer stood still";
+        *seconds = l->idle_s;
+        at = after(t->activity_us, l->idle_s);
     }
-    if (!ok)
-        return CURL_SOCKET_BAD;
-    return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+    if (total > at)
+        return at;
+    *what = "its answer did not end";
+    *seconds = l->total_s;
+    return total;
 }
 
-/* ---- starting ---- */
-
-static int headers_build(struct br_transfer *t, const struct br_secret *key,
-                         const char *content_type)
+static void watch(struct br_transfers *ts, const struct transfer *t)
 {
-    size_t n;
-    const unsigned char *k = br_secret_bytes(key, &n);
-    BR_CLEANUP_BUF struct br_buf line = BR_BUF_INIT(BR_EGRESS_KEY_MAX + 64);
-    br_buf_printf(&line, "Content-Type: %s", content_type);
-    const char *text = br_buf_cstr(&line);
-    struct curl_slist *next = text ? curl_slist_append(NULL, text) : NULL;
-    if (!next)
-        return -BR_E_NOMEM;
-    t->headers = next;
-    if (!(next = curl_slist_append(t->headers, "Expect:")))
-        return -BR_E_NOMEM;
-    if (n == 0)
-        return 0;
-    /* one allocation, so that no copy of the key is left behind by a growing buffer */
-    BR_CLEANUP_FREE char *auth = malloc(n + 32);
-    if (!auth)
-        return -BR_E_NOMEM;
-    int at = snprintf(auth, 32, "Authorization: Bearer ");
-    memcpy(auth + at, k, n);
-    auth[(size_t)at + n] = '\0';
-    next = curl_slist_append(t->headers, auth);
-    explicit_bzero(auth, (size_t)at + n);
-    return next ? 0 : -BR_E_NOMEM;
+    const char *what;
+    uint32_t s;
+    uint64_t at = due(ts, t, &what, &s);
+    if (t->conn.again_us && t->conn.again_us < at)
+        at = t->conn.again_us;
+    if (at < ts->due_us)
+        ts->due_us = at;
 }
 
-static bool content_type_ok(const char *s)
+static void check_clocks(struct br_transfers *ts)
 {
-    size_t n = strlen(s);
-    for (size_t i = 0; i < n; i++)
-        if (s[i] < ' ' || s[i] > '~')
-            return false;
-    return n > 0 && n < 128;
+    uint64_t now = br_now_us();
+    if (now < ts->due_us)
+        return;
+    ts->due_us = UINT64_MAX;
+    for (unsigned i = 0; i < ts->high; i++) {
+        struct transfer *t = ts->slots[i];
+        const char *what = "";
+        uint32_t s = 0;
+        if (!t->used)
+            continue;
+        if (now >= due(ts, t, &what, &s)) {
+            struct br_err e;
+            br_err_set(&e, BR_E_TIMEOUT, "the provider at '%s' was given up: %s within %u s",
+                       ts->c.target->origin, what, s);
+            end(ts, t, &e);
+            continue;
+        }
+        if (t->conn.again_us && now >= t->conn.again_us)
+            make_ready(ts, i);
+        watch(ts, t);
+    }
 }
 
-/* CURLOPT_* that never differ; every one is part of a promise of docs/providers.md. */
-static bool options_fixed(struct br_transfer *t)
+/* ---- sending ---- */
+
+/* Write the head into the scratch, or, for TLS and for what the kernel did not take at once, where
+ * it can stay. */
+static ssize_t head_write(struct br_transfers *ts, const struct transfer *t)
 {
-    CURL *e = t->easy;
-    const char *schemes = t->target.plaintext ? "http" : "https";
-    bool ok = curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, schemes) == CURLE_OK;
-    ok = curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L) == CURLE_OK && ok;
-    ok = curl_easy_setopt(e, CURLOPT_PROXY, "") == CURLE_OK && ok;
-    ok = curl_easy_setopt(e, CURLOPT_NOPROXY, "*") == CURLE_OK && ok;
-    ok = curl_easy_setopt(e, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED) == CURLE_OK && ok;
-    ok = curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK && ok;
-    /* libcurl replays a request on a reused connection that turns out to be dead; a fresh one for
-     * each request is what makes "no retries" true */
-    ok = curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, 1L) == CURLE_OK && ok;
-    ok = curl_easy_setopt(e, CURLOPT_FORBID_REUSE, 1L) == CURLE_OK && ok;
-    ok = curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, "identity") == CURLE_OK && ok;
-    ok = curl_easy_setopt(e, CURLOPT_HTTP_CONTENT_DECODING, 0L) == CURLE_OK && ok;
-    ok = curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, 1L) == CURLE_OK && ok;
-    ok = curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 2L) == CURLE_OK && ok;
-    ok = curl_easy_setopt(e, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2) == CURLE_OK && ok;
-    ok = curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L) == CURLE_OK && ok;
-    ok = curl_easy_setopt(e, CURLOPT_TCP_NODELAY, 1L) == CURLE_OK && ok;
-    ok = curl_easy_setopt(e, CURLOPT_USERAGENT, "bridle/0.1") == CURLE_OK && ok;
-    ok = curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, on_socket) == CURLE_OK && ok;
-    ok = curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, t) == CURLE_OK && ok;
-    ok = curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header) == CURLE_OK && ok;
-    ok = curl_easy_setopt(e, CURLOPT_HEADERDATA, t) == CURLE_OK && ok;
-    ok = curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body) == CURLE_OK && ok;
-    return curl_easy_setopt(e, CURLOPT_WRITEDATA, t) == CURLE_OK && ok;
+    const struct br_http_request q = {
+        .post = t->post,
+        .target = ts->c.target,
+        .path = t->path,
+        .content_type = t->content_type,
+        .headers = &t->headers,
+        .key = ts->c.key,
+        .auth = ts->c.auth,
+        .body = t->body.len,
+    };
+    return br_http_request(ts->scratch, BR_HTTP_REQUEST_MAX, &q);
 }
 
-static bool options_request(struct br_transfer *t, const char *unix_socket, const char *path)
+static void sent(struct br_transfers *ts, struct transfer *t)
 {
-    CURL *e = t->easy;
-    char url[BR_EGRESS_URL_MAX + 512];
-    if (snprintf(url, sizeof(url), "%s%s", t->target.url, path) >= (int)sizeof(url))
-        return false;
-    bool ok = curl_easy_setopt(e, CURLOPT_URL, url) == CURLE_OK;
-    if (unix_socket && unix_socket[0] == '@')
-        ok = curl_easy_setopt(e, CURLOPT_ABSTRACT_UNIX_SOCKET, unix_socket + 1) == CURLE_OK && ok;
-    else if (unix_socket && unix_socket[0])
-        ok = curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, unix_socket) == CURLE_OK && ok;
-    ok = curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)t->limits.connect_s * 1000) ==
-             CURLE_OK &&
-         ok;
-    ok = curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)t->limits.total_s * 1000) == CURLE_OK && ok;
-    ok = curl_easy_setopt(e, CURLOPT_HTTPHEADER, t->headers) == CURLE_OK && ok;
-    ok = curl_easy_setopt(e, CURLOPT_POST, 1L) == CURLE_OK && ok;
-    ok =
-        curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)t->body.len) == CURLE_OK && ok;
-    const char *body = t->body.data ? (const char *)t->body.data : "";
-    return curl_easy_setopt(e, CURLOPT_POSTFIELDS, body) == CURLE_OK && ok;
-}
-
-int br_transfer_start(struct br_transfer *t, const struct br_egress_target *target,
-                      const char *unix_socket, const struct br_secret *key,
-                      const struct br_egress_timeouts *limits, const char *path,
-                      const char *content_type, struct br_buf *body, struct br_err *err)
-{
-    br_require(!t->active && !t->over);
-    if (!br_egress_path_ok(path) || !content_type_ok(content_type))
-        return br_err_set(err, BR_E_INVALID_FRAME,
-                          "a request with a malformed path or content type was not sent");
-    if (!t->easy)
-        t->easy = curl_easy_init();
-    else
-        curl_easy_reset(t->easy);
-    t->target = *target;
-    t->limits = *limits;
-    t->head = (struct br_egress_head){0};
-    t->end = (struct br_err){.code = BR_OK};
-    t->header_bytes = 0;
-    t->request_bytes = t->response_bytes = 0;
-    t->head_sent = t->paused = false;
+    t->sent_all = true;
+    t->sent_us = t->activity_us;
+    br_secret_wipe(&t->head);
+    ts->bodies -= t->body.cap;
     br_buf_free(&t->body);
-    t->body = *body;
-    br_buf_init(body, body->max);
-    headers_wipe(t);
-    t->started_us = t->activity_us = br_now_us();
-    if (!t->easy || headers_build(t, key, content_type) < 0 || !options_fixed(t) ||
-        !options_request(t, unix_socket, path) ||
-        curl_multi_add_handle(t->multi, t->easy) != CURLM_OK) {
-        headers_wipe(t);
-        return br_err_set(err, BR_E_FAILED, "the request to '%s' could not be prepared",
-                          target->origin);
+}
+
+/* Some of it was written. `head` is how long the head is. */
+static void written(struct transfer *t, size_t head, size_t n)
+{
+    size_t of_head = n < head - t->head_at ? n : head - t->head_at;
+    t->head_at += of_head;
+    t->body_at += n - of_head;
+    t->activity_us = br_now_us();
+}
+
+/* False if the transfer has ended. */
+static bool send_first(struct br_transfers *ts, struct transfer *t)
+{
+    ssize_t head = head_write(ts, t), n = 0;
+    bool ok = head > 0;
+    t->begun = true;
+    t->activity_us = br_now_us();
+    if (ok && !t->conn.easy) {
+        const struct iovec v[2] = {{ts->scratch, (size_t)head}, {t->body.data, t->body.len}};
+        n = br_conn_write(&t->conn, v, 2);
+        if (n > 0)
+            written(t, (size_t)head, (size_t)n);
+        t->send_broken = n < 0 && n != -EAGAIN;
     }
-    t->active = true;
+    if (ok && t->head_at < (size_t)head)
+        ok = br_secret_set(&t->head, ts->scratch, (size_t)head) == 0;
+    explicit_bzero(ts->scratch, head > 0 ? (size_t)head : BR_HTTP_REQUEST_MAX);
+    if (!ok) {
+        struct br_err e;
+        br_err_set(&e, BR_E_FAILED, "the request to '%s' could not be prepared; nothing was sent",
+                   ts->c.target->origin);
+        end(ts, t, &e);
+        return false;
+    }
+    if (t->head_at == (size_t)head && t->body_at == t->body.len)
+        sent(ts, t);
+    return true;
+}
+
+static void send_more(struct br_transfers *ts, struct transfer *t)
+{
+    size_t head = 0;
+    const unsigned char *p = br_secret_bytes(&t->head, &head);
+    while (!t->sent_all && !t->send_broken && t->conn.writable) {
+        struct iovec v[2];
+        int k = 0;
+        if (t->head_at < head)
+            v[k++] = (struct iovec){(void *)(uintptr_t)(p + t->head_at), head - t->head_at};
+        if (t->body_at < t->body.len)
+            v[k++] = (struct iovec){t->body.data + t->body_at, t->body.len - t->body_at};
+        ssize_t n = br_conn_write(&t->conn, v, k);
+        if (n == -EAGAIN)
+            return;
+        if (n <= 0) {
+            t->send_broken = true; /* it may have answered before it closed */
+            return;
+        }
+        written(t, t->head_at < head ? head : t->head_at, (size_t)n);
+        if (t->head_at >= head && t->body_at == t->body.len)
+            sent(ts, t);
+    }
+}
+
+/* ---- receiving ---- */
+
+/* False if the transfer has ended. */
+static bool take(struct br_transfers *ts, struct transfer *t, uint8_t *p, size_t n)
+{
+    struct br_http_out out;
+    struct br_err err;
+    const struct br_egress_sink *s = &ts->c.sink;
+    t->first_byte = true;
+    t->raw += n;
+    t->activity_us = br_now_us();
+    if (br_http_feed(&t->http, p, n, &out, &err) < 0) {
+        end_invalid(ts, t, &err);
+        return false;
+    }
+    if (out.head) {
+        t->head_done = true;
+        s->head(s->ctx, t->id, t->http.status, &t->http.headers);
+    }
+    t->got += out.n;
+    t->window -= out.n;
+    if (t->got > BR_EGRESS_RESPONSE_MAX || t->raw > 2ull * BR_EGRESS_RESPONSE_MAX) {
+        br_err_set(&err, BR_E_LIMIT_EXCEEDED,
+                   "the provider's answer is larger than 64 MiB; the rest was not read");
+        t->got -= out.n;
+        end(ts, t, &err);
+        return false;
+    }
+    if (out.n)
+        s->data(s->ctx, t->id, out.body, out.n);
+    if (out.end)
+        end_ok(ts, t);
+    return !out.end;
+}
+
+static void receive(struct br_transfers *ts, struct transfer *t)
+{
+    for (unsigned i = 0; i < READS_MAX; i++) {
+        size_t max = t->window < BR_EGRESS_READ_MAX ? (size_t)t->window : BR_EGRESS_READ_MAX;
+        if (!t->conn.readable || max == 0 || ts->c.sink.blocked(ts->c.sink.ctx))
+            return;
+        ssize_t n = br_conn_read(&t->conn, ts->room + BR_EGRESS_ROOM, max);
+        if (n == -EAGAIN)
+            return;
+        if (n > 0 && !take(ts, t, ts->room + BR_EGRESS_ROOM, (size_t)n))
+            return;
+        if (n == 0 && t->head_done && br_http_ended(&t->http)) {
+            end_ok(ts, t);
+            return;
+        }
+        if (n <= 0) {
+            end_truncated(ts, t);
+            return;
+        }
+    }
+}
+
+/* ---- going on ---- */
+
+static void step(struct br_transfers *ts, unsigned i)
+{
+    struct transfer *t = ts->slots[i];
+    uint32_t generation = t->generation;
+    if (t->conn.state == BR_CONN_OPENING && t->conn.again_us)
+        br_conn_event(ts->c.net, &t->conn, 0);
+    if (t->conn.state == BR_CONN_FAILED) {
+        end(ts, t, &t->conn.why);
+        return;
+    }
+    if (t->conn.state != BR_CONN_OPEN) {
+        watch(ts, t);
+        return;
+    }
+    if (!t->begun && !send_first(ts, t))
+        return;
+    send_more(ts, t);
+    receive(ts, t);
+    if (!t->used || t->generation != generation)
+        return;
+    watch(ts, t);
+    if (t->conn.readable && t->window && !ts->c.sink.blocked(ts->c.sink.ctx))
+        make_ready(ts, i); /* it had its turn */
+}
+
+static void open_now(struct br_transfers *ts, unsigned i)
+{
+    struct transfer *t = ts->slots[i];
+    t->wait = false;
+    t->started_us = br_now_us();
+    br_conn_open(ts->c.net, &t->conn, tag_of(i, t));
+    step(ts, i);
+}
+
+int br_transfers_start(struct br_transfers *ts, struct br_egress_request *q, bool wait,
+                       struct br_err *err)
+{
+    if (!br_egress_path_ok(q->path) || (q->post && !br_egress_content_type_ok(q->content_type)) ||
+        (!q->post && (q->body.len || q->content_type[0])) || q->window == 0 || find(ts, q->id))
+        return br_err_set(err, BR_E_INVALID_FRAME, "what is no request was not sent");
+    for (uint32_t i = 0; i < q->headers.n; i++)
+        if (!br_http_may_send(q->headers.h[i].name))
+            return br_err_set(err, BR_E_INVALID_FRAME,
+                              "a request with the header '%s' was not sent", q->headers.h[i].name);
+    int i = ts->bodies + q->body.cap > BR_EGRESS_BODIES_MAX ? -1 : slot_take(ts);
+    if (i < 0)
+        return br_err_set(err, BR_E_LIMIT_EXCEEDED,
+                          "there are too many requests at once; this one was not sent");
+    struct transfer *t = ts->slots[i];
+    uint32_t generation = t->generation;
+    bool ready = t->ready;
+    memset(t, 0, offsetof(struct transfer, http));
+    t->generation = generation;
+    t->ready = ready;
+    t->used = true;
+    t->wait = wait;
+    t->id = q->id;
+    t->post = q->post;
+    t->window = q->window;
+    t->conn.fd = -1;
+    memcpy(t->path, q->path, sizeof(t->path));
+    memcpy(t->content_type, q->content_type, sizeof(t->content_type));
+    t->headers.n = q->headers.n;
+    memcpy(t->headers.h, q->headers.h, q->headers.n * sizeof(q->headers.h[0]));
+    t->body = q->body;
+    br_buf_init(&q->body, q->body.max);
+    ts->bodies += t->body.cap;
+    br_http_begin(&t->http);
+    if (!wait)
+        open_now(ts, (unsigned)i);
     return 0;
 }
 
-void br_transfer_resume(struct br_transfer *t)
+void br_transfers_go(struct br_transfers *ts)
 {
-    if (!br_transfer_paused(t))
-        return;
-    t->paused = false;
-    t->activity_us = br_now_us();
-    (void)curl_easy_pause(t->easy, CURLPAUSE_CONT);
+    for (unsigned i = 0; i < ts->high; i++)
+        if (ts->slots[i]->used && ts->slots[i]->wait)
+            open_now(ts, i);
 }
 
-void br_transfer_abort(struct br_transfer *t, enum br_code code, const char *text)
+static void go_on(struct br_transfers *ts, unsigned i)
 {
-    if (!t->active)
-        return;
-    transfer_fail(t, code, text);
-    transfer_detach(t);
+    struct transfer *t = ts->slots[i];
+    t->activity_us = br_now_us(); /* its idle clock stood */
+    watch(ts, t);
+    if (t->conn.readable)
+        make_ready(ts, i);
 }
 
-/* ---- time-outs ---- */
-
-static bool transfer_connected(const struct br_transfer *t)
+void br_transfers_credit(struct br_transfers *ts, uint64_t id, uint32_t bytes)
 {
-    curl_off_t us = 0;
-    return curl_easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &us) == CURLE_OK && us > 0;
-}
-
-/* The end of the present phase, or UINT64_MAX where libcurl keeps the time (connecting, total) or
- * the reader does (paused). `phase` names it. */
-static uint64_t transfer_due(const struct br_transfer *t, const char **phase)
-{
-    if (!t->active || t->paused)
-        return UINT64_MAX;
-    if (t->head_sent) {
-        *phase = "its answer stood still";
-        return t->activity_us + (uint64_t)t->limits.idle_s * 1000000;
-    }
-    if (!transfer_connected(t))
-        return UINT64_MAX;
-    curl_off_t us = 0;
-    (void)curl_easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &us);
-    *phase = "it did not begin to answer";
-    return t->started_us + (uint64_t)us + (uint64_t)t->limits.first_byte_s * 1000000;
-}
-
-int br_transfer_wait_ms(const struct br_transfer *t)
-{
-    const char *phase;
-    uint64_t due = transfer_due(t, &phase), now = br_now_us();
-    if (t->active && due == UINT64_MAX)
-        return 1000; /* so that the first-byte clock is looked at soon after the connection */
-    if (due == UINT64_MAX)
-        return -1;
-    return due <= now ? 0 : due - now > 60000000 ? 60000 : (int)((due - now + 999) / 1000);
-}
-
-void br_transfer_check(struct br_transfer *t)
-{
-    const char *phase = "";
-    if (br_now_us() < transfer_due(t, &phase))
-        return;
-    struct br_err e;
-    br_err_set(&e, BR_E_TIMEOUT, "the provider at '%s' was given up: %s within %u s",
-               t->target.origin, phase, t->head_sent ? t->limits.idle_s : t->limits.first_byte_s);
-    br_transfer_abort(t, e.code, e.text);
-}
-
-/* ---- the end ---- */
-
-static void end_timeout(const struct br_transfer *t, struct br_err *err)
-{
-    if (transfer_connected(t))
-        br_err_set(err, BR_E_TIMEOUT,
-                   "the provider at '%s' was given up: its answer did not end within %u s",
-                   t->target.origin, t->limits.total_s);
-    else
-        br_err_set(err, BR_E_TIMEOUT,
-                   "the provider at '%s' was given up: there was no connection within %u s",
-                   t->target.origin, t->limits.connect_s);
-}
-
-static void end_from_curl(const struct br_transfer *t, struct br_err *err)
-{
-    const char *why = curl_easy_strerror(t->result), *origin = t->target.origin;
-    switch (t->result) {
-    case CURLE_OK:
-        *err = (struct br_err){.code = BR_OK};
-        return;
-    case CURLE_OPERATION_TIMEDOUT:
-        end_timeout(t, err);
-        return;
-    case CURLE_PARTIAL_FILE:
-    case CURLE_RECV_ERROR:
-    case CURLE_SEND_ERROR:
-    case CURLE_GOT_NOTHING:
-        br_err_set(err, BR_E_PROVIDER_TRUNCATED,
-                   "the connection to the provider at '%s' was cut %s (%s)", origin,
-                   t->head_sent ? "in the middle of its answer" : "before it answered", why);
-        return;
-    case CURLE_COULDNT_RESOLVE_HOST:
-    case CURLE_COULDNT_CONNECT:
-        br_err_set(err, BR_E_PROVIDER_UNREACHABLE,
-                   "the provider at '%s' cannot be reached (%s); nothing was sent. Check the base "
-                   "URL and the network",
-                   origin, why);
-        return;
-    case CURLE_SSL_CONNECT_ERROR:
-    case CURLE_PEER_FAILED_VERIFICATION:
-    case CURLE_SSL_CERTPROBLEM:
-    case CURLE_SSL_CIPHER:
-    case CURLE_SSL_CACERT_BADFILE:
-    case CURLE_SSL_ISSUER_ERROR:
-        br_err_set(err, BR_E_PROVIDER_UNREACHABLE,
-                   "no trusted TLS connection to the provider at '%s' could be made (%s); nothing "
-                   "was sent. Check the base URL and that 'ca-certificates' is installed",
-                   origin, why);
-        return;
-    default:
-        br_err_set(err, BR_E_PROVIDER_INVALID,
-                   "the provider at '%s' did not answer in HTTP/1.1 (%s)", origin, why);
-    }
-}
-
-bool br_transfer_ended(struct br_transfer *t, struct br_err *err, uint64_t *request_bytes,
-                       uint64_t *response_bytes)
-{
-    int left;
-    for (CURLMsg *m; t->active && (m = curl_multi_info_read(t->multi, &left));) {
-        if (m->msg != CURLMSG_DONE || m->easy_handle != t->easy)
+    for (unsigned i = 0; i < ts->high; i++) {
+        struct transfer *t = ts->slots[i];
+        if (!t->used || t->id != id)
             continue;
-        t->result = m->data.result;
-        if (!t->end.code)
-            end_from_curl(t, &t->end);
-        transfer_detach(t);
+        bool stood = t->window == 0;
+        t->window += bytes;
+        if (stood && bytes && t->conn.state == BR_CONN_OPEN)
+            go_on(ts, i);
+        return;
     }
-    if (!t->over)
-        return false;
-    t->over = false;
-    *err = t->end;
-    *request_bytes = t->request_bytes;
-    *response_bytes = t->response_bytes;
-    return true;
+}
+
+void br_transfers_unblocked(struct br_transfers *ts)
+{
+    for (unsigned i = 0; i < ts->high; i++)
+        if (ts->slots[i]->used && ts->slots[i]->first_byte && ts->slots[i]->window)
+            go_on(ts, i);
+}
+
+void br_transfers_abort(struct br_transfers *ts, uint64_t id, enum br_code code, const char *text)
+{
+    struct transfer *t = find(ts, id);
+    struct br_err e;
+    if (!t)
+        return;
+    br_err_set(&e, code, "%s", text);
+    end(ts, t, &e);
+}
+
+void br_transfers_abort_all(struct br_transfers *ts, enum br_code code, const char *text)
+{
+    struct br_err e;
+    br_err_set(&e, code, "%s", text);
+    for (unsigned i = 0; i < ts->high; i++)
+        if (ts->slots[i]->used)
+            end(ts, ts->slots[i], &e);
+}
+
+void br_transfers_event(struct br_transfers *ts, const struct br_net_event *ev)
+{
+    unsigned i = (unsigned)(ev->tag & 0xffff);
+    if (i >= ts->high || !ts->slots[i]->used || ev->tag != tag_of(i, ts->slots[i]))
+        return; /* of one that has ended meanwhile */
+    br_conn_event(ts->c.net, &ts->slots[i]->conn, ev->events);
+    step(ts, i);
+}
+
+int br_transfers_run(struct br_transfers *ts)
+{
+    unsigned n = ts->nready;
+    for (unsigned k = 0; k < n; k++) {
+        unsigned i = ts->ready[k];
+        ts->slots[i]->ready = false;
+        if (ts->slots[i]->used && !ts->slots[i]->wait)
+            step(ts, i);
+    }
+    memmove(ts->ready, ts->ready + n, (ts->nready - n) * sizeof(ts->ready[0]));
+    ts->nready -= n;
+    check_clocks(ts);
+    if (ts->nready)
+        return 0;
+    if (ts->due_us == UINT64_MAX)
+        return -1;
+    uint64_t now = br_now_us();
+    uint64_t ms = ts->due_us <= now ? 0 : (ts->due_us - now + 999) / 1000;
+    return ms > 60000 ? 60000 : (int)ms;
 }

@@ -1,66 +1,83 @@
 /*
- * core/egress, private: one HTTP request at a time through libcurl, without redirects, retries,
- * proxies, cookies or connection reuse. Bodies are opaque bounded bytes.
+ * core/egress, private: requests to the provider and their answers, many at a time. One request is
+ * one connection: no redirects, no retries, no reuse. Bodies are opaque bounded bytes, and of each
+ * answer no more is read than its reader has room for.
  */
 #ifndef BR_EGRESS_TRANSFER_H
 #define BR_EGRESS_TRANSFER_H
 
-#include <curl/curl.h>
+#include "egress/http.h"
+#include "egress/net.h"
 
-#include "egress/egress_priv.h"
+/* At once. Twice what the paced streams of a bench take, and a descriptor or two each. */
+#define BR_EGRESS_TRANSFERS_MAX 512u
+/* Bodies of requests that have not been sent yet, together. */
+#define BR_EGRESS_BODIES_MAX (256u * 1024 * 1024)
+/* What is read at once: it fits into one message. */
+#define BR_EGRESS_READ_MAX BR_BLOB_INLINE_MAX
+/* Bytes in front of a part of a body that br_egress_sink.data may overwrite. */
+#define BR_EGRESS_ROOM 8u
 
 struct br_egress_timeouts {
-    uint32_t connect_s;    /* name, connection and TLS */
-    uint32_t first_byte_s; /* from the connection to the first header */
-    uint32_t idle_s;       /* between two bytes of the answer, while the reader keeps up */
+    uint32_t connect_s;    /* name, proxy, connection and TLS */
+    uint32_t first_byte_s; /* from the whole request to the first byte of the answer */
+    uint32_t idle_s;       /* between two bytes, while the reader keeps up */
     uint32_t total_s;      /* of everything */
 };
 
-/* What an answer says about itself; all that is passed on of its headers. */
-struct br_egress_head {
-    uint32_t status;
-    char content_type[256];
-    char request_id[256];
-    char retry_after[64];
-};
-
-/* Where an answer goes. head: 0 or a negative code. data: 0, or -BR_E_TIMEOUT to be called again
- * with the same bytes after br_transfer_resume(), or another negative code. */
+/* Where answers go. Nothing may be called back from inside of these. */
 struct br_egress_sink {
-    int (*head)(void *ctx, const struct br_egress_head *h);
-    int (*data)(void *ctx, const void *p, size_t n);
+    void (*head)(void *ctx, uint64_t id, uint32_t status, const struct br_headers *h);
+    void (*data)(void *ctx, uint64_t id, uint8_t *p, size_t n);
+    /* code BR_OK: complete. Bytes of the bodies. */
+    void (*end)(void *ctx, uint64_t id, const struct br_err *end, uint64_t sent, uint64_t got);
+    /* True: nothing more is read until br_transfers_unblocked(). */
+    bool (*blocked)(void *ctx);
     void *ctx;
 };
 
-struct br_transfer;
+struct br_transfers;
 
-/* Both borrowed for the life of the transfer object. NULL without memory. */
-struct br_transfer *br_transfer_new(CURLM *multi, const struct br_egress_sink *sink);
-void br_transfer_free(struct br_transfer **t);
+struct br_transfers_config {
+    struct br_net *net;                    /* borrowed, as is: */
+    const struct br_egress_target *target; /* with */
+    const struct br_secret *key;           /* which may be empty */
+    uint8_t auth;                          /* enum br_auth */
+    struct br_egress_timeouts limits;
+    struct br_egress_sink sink;
+};
+/* NULL without memory. */
+struct br_transfers *br_transfers_new(void);
+void br_transfers_configure(struct br_transfers *ts, const struct br_transfers_config *c);
+void br_transfers_free(struct br_transfers **ts);
 
+struct br_egress_request {
+    uint64_t id; /* of no other one that has not ended */
+    bool post;
+    char path[256], content_type[128];
+    struct br_headers headers; /* those of the guest that are passed on */
+    uint32_t window;           /* bytes of the answer's body that may come, at least 1 */
+    struct br_buf body;        /* taken over: left empty */
+};
 /*
- * Start a POST. Takes over `body` (which is left empty). `key` may hold nothing: then no
- * Authorization is sent. -BR_E_INVALID_FRAME for a method, path or content type that is not one.
+ * Start one; with `wait` it stays until br_transfers_go(). -BR_E_INVALID_FRAME for what is no
+ * request, -BR_E_LIMIT_EXCEEDED if there are too many: the sink hears nothing of these.
  */
-int br_transfer_start(struct br_transfer *t, const struct br_egress_target *target,
-                      const char *unix_socket, const struct br_secret *key,
-                      const struct br_egress_timeouts *limits, const char *path,
-                      const char *content_type, struct br_buf *body, struct br_err *err);
-bool br_transfer_active(const struct br_transfer *t);
-bool br_transfer_paused(const struct br_transfer *t);
-/* The sink has room again. */
-void br_transfer_resume(struct br_transfer *t);
-/* End it as this; br_transfer_ended() reports it. The connection is closed at once. */
-void br_transfer_abort(struct br_transfer *t, enum br_code code, const char *text);
-/* Milliseconds until br_transfer_check() has something to do; -1 for ever. */
-int br_transfer_wait_ms(const struct br_transfer *t);
-/* Enforce first-byte and idle time-outs. */
-void br_transfer_check(struct br_transfer *t);
-/*
- * True once per transfer, when it is over: `err` holds its end (code BR_OK: complete), and the
- * counts of body bytes sent and received are set.
- */
-bool br_transfer_ended(struct br_transfer *t, struct br_err *err, uint64_t *request_bytes,
-                       uint64_t *response_bytes);
+int br_transfers_start(struct br_transfers *ts, struct br_egress_request *q, bool wait,
+                       struct br_err *err);
+/* Send what waits. */
+void br_transfers_go(struct br_transfers *ts);
+/* The reader has taken so many bytes; an unknown id is ignored. */
+void br_transfers_credit(struct br_transfers *ts, uint64_t id, uint32_t bytes);
+/* End it as this, if it has not ended; its connection is closed at once. */
+void br_transfers_abort(struct br_transfers *ts, uint64_t id, enum br_code code, const char *text);
+/* The same for all. */
+void br_transfers_abort_all(struct br_transfers *ts, enum br_code code, const char *text);
+void br_transfers_unblocked(struct br_transfers *ts);
+/* Something came from br_net_wait() for a tag below BR_NET_TAGS that is a transfer's. */
+void br_transfers_event(struct br_transfers *ts, const struct br_net_event *ev);
+/* Go on with what can: reads a bounded amount each. Milliseconds until there is something to do
+ * again; -1: only with an event. */
+int br_transfers_run(struct br_transfers *ts);
 
 #endif

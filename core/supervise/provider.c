@@ -287,11 +287,15 @@ static int start_egress(struct supervisor *s, const char *socket_path, int broke
     uint32_t t = s->provider.timeout_s ? s->provider.timeout_s : DEFAULT_TIMEOUT_S;
     br_buf_put_str(&o.buf, s->provider.base_url);
     br_buf_put_str(&o.buf, s->provider.key_env);
+    br_buf_put_u8(&o.buf, s->provider.key_env[0] ? BR_KEY_ENV : BR_KEY_NONE);
+    br_buf_put_u8(&o.buf, BR_AUTH_BEARER);
     br_buf_put_str(&o.buf, socket_path);
+    br_buf_put_str(&o.buf, "");
     br_buf_put_u32(&o.buf, t < CONNECT_TIMEOUT_S ? t : CONNECT_TIMEOUT_S);
     br_buf_put_u32(&o.buf, t);
     br_buf_put_u32(&o.buf, t);
     br_buf_put_u32(&o.buf, 5 * t);
+    br_buf_put_u8(&o.buf, BR_EGRESS_FD_AUDIT);
     br_out_fd(&o, broker, true);
     br_out_fd(&o, audit, true);
     int r = program_start(s, P_EGRESS, err);

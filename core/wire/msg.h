@@ -130,9 +130,10 @@
     /* bridled -> broker, once: fd: a listening Unix socket. Who may connect: processes of the uid \
        that listens, with the token of the lease */                                                \
     X(BROKER_LISTEN, 0x0232)                                                                       \
-    /* bridled -> egress: str base_url ("": OPENAI_BASE_URL or its default), str key_env (""       \
-       none), str unix_socket ("" none), u32 connect_s, u32 first_byte_s, u32 idle_s, u32 total_s; \
-       fds: broker, audit */                                                                       \
+    /* bridled -> egress: str base_url ("": OPENAI_BASE_URL or its default), str key_name (of the  \
+       variable, or the operator's), u8 key_from (enum br_key_from), u8 auth (enum br_auth), str   \
+       unix_socket ("" none), str proxy ("" none), u32 connect_s, u32 first_byte_s, u32 idle_s,    \
+       u32 total_s, u8 fds (bits of enum br_egress_fd); fds: broker, and those */                            \
     X(EGRESS_START, 0x0240)                                                                        \
     /* bridled -> scripted: blob scenario; fd: a listening Unix socket */                          \
     X(SCRIPTED_START, 0x0250)                                                                      \

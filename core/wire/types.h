@@ -233,6 +233,24 @@ struct br_lease {
 void br_lease_put(struct br_buf *b, const struct br_lease *l);
 void br_lease_get(struct br_rd *r, struct br_lease *l);
 
+/* ---- the provider's credential ---- */
+/* Where it comes from; bridled reads none of them. */
+enum br_key_from {
+    BR_KEY_NONE = 0,
+    BR_KEY_ENV = 1,     /* a variable of bridled's environment, which egress inherits */
+    BR_KEY_FILE = 2,    /* a descriptor of the file, which bridled opened and checked */
+    BR_KEY_COMMAND = 3, /* a pipe with a command's output, which bridled started */
+};
+/* How it is shown to the provider. */
+enum br_auth { BR_AUTH_BEARER = 1, BR_AUTH_X_API_KEY = 2 };
+/* What EGRESS_START brings besides the broker's channel, in this order. */
+enum br_egress_fd {
+    BR_EGRESS_FD_AUDIT = 1, /* always, where there is a key */
+    BR_EGRESS_FD_KEY = 2,
+    BR_EGRESS_FD_CA = 4, /* certificates (PEM) that are trusted instead of the system's */
+};
+#define BR_EGRESS_FDS_ALL 7u
+
 /* ---- headers of a request to a provider, and of its answer ---- */
 /* As many as both allow lists have, and as long as the longest of them is in practice. */
 #define BR_HEADERS_MAX 32u
