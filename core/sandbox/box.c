@@ -380,6 +380,8 @@ int br_box_start(struct br_box *b, const struct br_plan *plan, int ws_fd, int ch
     if (r == 0)
         r = br_leases_measure(&b->leases, b->pid, plan->backend == BR_BACKEND_BWRAP, err);
     if (r == 0)
+        br_leases_settle(&b->leases, b->shared);
+    if (r == 0)
         r = br_measure_check(b, plan, err);
     if (r == 0)
         r = br_receipt_write(&info->receipt, b, plan, err);

@@ -27,9 +27,10 @@
 /* The child's one word: its mounts are made, and it has no capability to make more. */
 #define BR_WORD_MOUNTED 'm'
 
-/* Those descriptors, in this order, then one per allowed path, then one per lease. */
+/* Those descriptors, in this order, then one per allowed path, then one per lease, then, if a
+ * workspace lease may stay, that of what is copied into it. */
 enum { BR_BOX_FD_CHAN, BR_BOX_FD_WORKSPACE, BR_BOX_FD_ALLOWED };
-#define BR_BOX_FDS_MAX (BR_BOX_FD_ALLOWED + BR_ALLOWED_PATHS_MAX + BR_DISKS)
+#define BR_BOX_FDS_MAX (BR_BOX_FD_ALLOWED + BR_ALLOWED_PATHS_MAX + BR_DISKS + 1)
 
 /* Of every process of a sandbox. */
 #define BR_BOX_OOM_SCORE "1000"
@@ -68,6 +69,7 @@ struct br_box_shared {
     struct br_step steps[BR_ALLOWED_PATHS_MAX + BR_COVERS_MAX];
     uint8_t disks; /* which leases there are, as bits of 1 << enum br_disk */
     struct br_quota quotas[BR_DISKS];
+    bool based;              /* what is copied into the workspace lease is recorded */
     struct br_copied copied; /* into the workspace lease; the child says it */
     bool copying;            /* it is at it */
     struct br_err err;       /* the child's last words */

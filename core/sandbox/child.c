@@ -218,7 +218,8 @@ int br_child_receive(int ctl, const struct br_box_shared *s, int *fds, struct br
     ssize_t n = br_fds_receive(ctl, &word, 1, 0, fds, BR_BOX_FDS_MAX, &got);
     if (n == 0)
         _exit(0); /* the launcher has no plan for this child */
-    unsigned want = BR_BOX_FD_ALLOWED + s->nallowed + (unsigned)__builtin_popcount(s->disks);
+    unsigned want =
+        BR_BOX_FD_ALLOWED + s->nallowed + (unsigned)__builtin_popcount(s->disks) + s->based;
     return n == 1 && word == BR_WORD_PLAN && got == want
                ? 0
                : br_err_set(err, BR_E_INTERNAL, "the launcher's plan did not arrive");

@@ -72,7 +72,8 @@ void br_leases_init(struct br_leases *ls)
 {
     memset(ls, 0, sizeof(*ls));
     for (unsigned i = 0; i < BR_DISKS; i++)
-        ls->disks[i].mount = ls->disks[i].image = ls->disks[i].loop = -1;
+        ls->disks[i].mount = ls->disks[i].image = ls->disks[i].loop = ls->disks[i].root =
+            ls->disks[i].base = -1;
 }
 
 /* ---- the quota, as the kernel tells it ---- */
@@ -225,6 +226,8 @@ int br_leases_open(struct br_leases *ls, struct br_host *h, const struct br_plan
         d->noexec = (plan->flags & br_disk_noexec[i]) != 0;
         d->uid = who->uid;
         d->gid = who->gid;
+        if (i == BR_DISK_WORKSPACE)
+            memcpy(d->keep, plan->keep, sizeof(d->keep));
         r = d->quota.kind == BR_QUOTA_EXT4
                 ? open_ext4(d, h, i == BR_DISK_STATE ? plan->state : "", who, err)
                 : br_lease_tmpfs(d, err);
@@ -241,22 +244,35 @@ int br_leases_open(struct br_leases *ls, struct br_host *h, const struct br_plan
     return r;
 }
 
-int br_leases_give(const struct br_leases *ls, struct br_box_shared *s, int fds[BR_DISKS])
+static int give(int fd, int *fds, int *n)
+{
+    fds[*n] = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (fds[*n] >= 0) {
+        ++*n;
+        return 0;
+    }
+    while (*n > 0)
+        br_close(&fds[--*n]);
+    return -1;
+}
+
+int br_leases_give(const struct br_leases *ls, struct br_box_shared *s, int fds[BR_DISKS + 1])
 {
     int n = 0;
     s->disks = 0;
+    s->based = false;
     for (unsigned i = 0; i < BR_DISKS; i++) {
         if (ls->disks[i].quota.kind == BR_QUOTA_NONE)
             continue;
-        fds[n] = fcntl(ls->disks[i].mount, F_DUPFD_CLOEXEC, 3);
-        if (fds[n] < 0) {
-            while (n > 0)
-                br_close(&fds[--n]);
+        if (give(ls->disks[i].mount, fds, &n) < 0)
             return -1;
-        }
-        n++;
         s->disks |= (uint8_t)(1u << i);
         s->quotas[i] = ls->disks[i].quota;
+    }
+    if (ls->disks[BR_DISK_WORKSPACE].base >= 0) {
+        if (give(ls->disks[BR_DISK_WORKSPACE].base, fds, &n) < 0)
+            return -1;
+        s->based = true;
     }
     return n;
 }
@@ -266,8 +282,11 @@ int br_leases_close(struct br_leases *ls, struct br_err *err)
     int result = 0;
     for (unsigned i = 0; i < BR_DISKS; i++) {
         struct br_disk_lease *d = &ls->disks[i];
-        if (d->unnamed && d->mount >= 0)
+        bool kept = d->keep[0] && d->mount >= 0 && br_lease_changed(d);
+        if ((d->unnamed || (d->keep[0] && !kept)) && d->mount >= 0)
             br_lease_ext4_forget(d);
+        if (kept)
+            br_lease_trim(d);
         br_close(&d->mount); /* the last one: every other was in the box's mount namespace */
         uint64_t deadline = br_now_us() + BR_LEASE_DETACH_US;
         while (d->loop >= 0 && br_lease_loop_holds(d)) {
@@ -280,7 +299,11 @@ int br_leases_close(struct br_leases *ls, struct br_err *err)
             struct timespec ms = {.tv_nsec = 1000000};
             (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &ms, NULL);
         }
+        if (d->root >= 0 && br_lease_keep(d, kept, err) < 0)
+            result = -BR_E_FAILED;
         br_close(&d->image);
+        br_close(&d->base);
+        br_close(&d->root);
     }
     br_leases_init(ls);
     return result;
@@ -352,13 +375,13 @@ static int attach(int mount, const char *point, struct br_err *err)
 
 /* Reads with the rights of the sandbox's user, and no more: what its uid cannot read is not
  * copied, whatever is swapped in meanwhile. */
-static int copy_in(struct br_box_shared *s, int source, int target, struct br_err *err)
+static int copy_in(struct br_box_shared *s, int source, int target, int base, struct br_err *err)
 {
     if (br_sys_capset_effective(false) < 0)
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                             "capabilities could not be put aside; nothing was started");
     s->copying = true;
-    int r = br_lease_copy(source, target, &s->quotas[BR_DISK_WORKSPACE], &s->copied, err);
+    int r = br_lease_copy(source, target, &s->quotas[BR_DISK_WORKSPACE], base, &s->copied, err);
     s->copying = false;
     if (br_sys_capset_effective(true) < 0 && r == 0)
         r = br_err_errno(err, BR_E_REQUIREMENT_MISSING,
@@ -373,7 +396,7 @@ int br_leases_attach(struct br_box_shared *s, int source, const int *fds, struct
         if (!(s->disks & 1u << i))
             continue;
         if (i == BR_DISK_WORKSPACE)
-            r = copy_in(s, source, fds[n], err);
+            r = copy_in(s, source, fds[n], s->based ? fds[__builtin_popcount(s->disks)] : -1, err);
         if (r == 0)
             r = attach(fds[n], br_disk_points[i], err);
         n++;

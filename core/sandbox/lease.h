@@ -25,12 +25,16 @@ struct br_lease_stat {
 struct br_disk_lease {
     struct br_quota quota; /* as planned; kind BR_QUOTA_NONE: there is none, all else is unset */
     bool noexec;
-    uint64_t inodes;   /* that its file system has: ext4 rounds down to whole blocks of inodes */
-    unsigned uid, gid; /* outside: who its root must belong to */
-    bool unnamed;      /* ext4: no name leads to the image */
-    int mount;         /* O_PATH of its root; owned */
-    int image;         /* ext4: the image; owned */
-    int loop;          /* ext4: number of the loop device while attached, else -1 */
+    uint64_t inodes;      /* that its file system has: ext4 rounds down to whole blocks of inodes */
+    unsigned uid, gid;    /* outside: who its root must belong to */
+    bool unnamed;         /* ext4: no name leads to the image */
+    char keep[BR_ID_MAX]; /* ext4: the workspace's, which stays if it was changed; else "" */
+    int root;             /* then the lease root; owned */
+    int base;             /* and what was copied, as the child writes it; owned */
+    uint64_t copied_ns;   /* when that was; 0: it did not come to its end */
+    int mount;            /* O_PATH of its root; owned */
+    int image;            /* ext4: the image; owned */
+    int loop;             /* ext4: number of the loop device while attached, else -1 */
     struct br_lease_stat stat;
 };
 
@@ -43,6 +47,7 @@ struct br_copied {
     uint64_t files, dirs, links; /* regular files, directories, symbolic links */
     uint64_t bytes;              /* allocated in the lease, in blocks of 4 KiB */
     uint64_t left_out;           /* sockets, FIFOs, devices, and what is mounted in it */
+    uint64_t done_ns;            /* when a recorded copy was complete: CLOCK_REALTIME; else 0 */
 };
 
 /* ---- the launcher's side ---- */
@@ -62,13 +67,17 @@ void br_leases_init(struct br_leases *ls);
  */
 int br_leases_open(struct br_leases *ls, struct br_host *h, const struct br_plan *plan,
                    const struct br_who *who, struct br_err *err);
-/* Duplicates of the mounts, for the child, in the order of enum br_disk; says in s->disks which.
- * Returns how many; -1 and errno on failure. */
-int br_leases_give(const struct br_leases *ls, struct br_box_shared *s, int fds[BR_DISKS]);
+/* Duplicates of the mounts, for the child, in the order of enum br_disk, and behind them the record
+ * of what is copied, if there is to be one; says in s->disks and s->based which. Returns how many;
+ * -1 and errno on failure. */
+int br_leases_give(const struct br_leases *ls, struct br_box_shared *s, int fds[BR_DISKS + 1]);
 /* When the child has executed: is each of them what is mounted at its place, with the planned
  * flags and quota? `rebound`: through a bind of it, as bubblewrap makes. -BR_E_REQUIREMENT_MISSING
  * naming what differs. */
 int br_leases_measure(struct br_leases *ls, pid_t pid, bool rebound, struct br_err *err);
+/* Before anything runs in the box: whatever it changes is later than the copy, by the clock that
+ * file systems have. */
+void br_leases_settle(struct br_leases *ls, const struct br_box_shared *s);
 /* Append the JSON array of the receipt. */
 void br_leases_receipt(struct br_buf *out, const struct br_leases *ls, const struct br_copied *c);
 /*

@@ -7,7 +7,7 @@
  * Copied are directories, regular files (holes stay holes, a hard link becomes a file of its own)
  * and symbolic links (as they are), with their permission bits and times. Left out and counted:
  * sockets, FIFOs, devices, and what is mounted inside. Extended attributes are dropped. No
- * recursion and no allocation.
+ * recursion and no allocation. Of a lease that may stay, each of them is recorded (lease_base.h).
  */
 #include <dirent.h>
 #include <errno.h>
@@ -17,8 +17,10 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "sandbox/lease_base.h"
 #include "sandbox/lease_priv.h"
 #include "sandbox/sys.h"
 
@@ -45,12 +47,17 @@ struct copy {
     bool full;           /* the lease is: the rest is only counted */
     uint64_t inodes_max; /* not 0: names are counted against it, and nothing is copied */
     struct br_err *err;
-    char path[BR_PATH_MAX]; /* for messages */
+    int base; /* where it is recorded, or -1; */
+    uint64_t recorded;
+    off_t base_at;          /* the end of what was written of it */
+    char path[BR_PATH_MAX]; /* for messages, and for the record */
 };
 
 /* The child is a process of its own, so that static memory is private to one copy. */
 static struct level levels[DEPTH_MAX];
 static char data[256 * 1024];
+static char records[64 * 1024]; /* that wait to be written, */
+static size_t records_len;      /* so many bytes of it */
 
 /* The path for a message: a long one without its middle. */
 static const char *shown(const struct copy *k, char dst[160])
@@ -97,6 +104,64 @@ static bool out_of_room(struct copy *k)
         return false;
     k->full = true;
     return true;
+}
+
+/* ---- the record ---- */
+
+static int write_records(struct copy *k)
+{
+    for (size_t done = 0; done < records_len;) {
+        ssize_t w = br_sys_pwrite(k->base, records + done, records_len - done, k->base_at);
+        if (w < 0 && errno == EINTR)
+            continue;
+        if (w <= 0)
+            return br_err_errno(k->err, BR_E_REQUIREMENT_MISSING,
+                                "what is copied into the lease could not be recorded; nothing was "
+                                "started. Make room on the file system of the state directory");
+        done += (size_t)w;
+        k->base_at += w;
+    }
+    records_len = 0;
+    return 0;
+}
+
+static int record(struct copy *k, char type, const struct stat *st)
+{
+    size_t n = strlen(k->path);
+    if (k->base < 0 || k->full || n == 0)
+        return 0;
+    const struct br_base_entry e = {
+        .type = type,
+        .path_len = (uint16_t)n,
+        .mode = st->st_mode & 07777,
+        .ino = st->st_ino,
+        .size = (uint64_t)st->st_size,
+        .mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
+        .ctime_ns = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec};
+    int r = records_len + sizeof(e) + n > sizeof(records) ? write_records(k) : 0;
+    memcpy(records + records_len, &e, sizeof(e));
+    memcpy(records + records_len + sizeof(e), k->path, n);
+    records_len += sizeof(e) + n;
+    k->recorded++;
+    return r;
+}
+
+/* The header comes last: it says that the rest is complete. */
+static int record_end(struct copy *k, const struct stat *root)
+{
+    struct timespec now;
+    int r = write_records(k);
+    if (r < 0 || clock_gettime(CLOCK_REALTIME, &now) < 0)
+        return r < 0 ? r : failed(k, "recorded");
+    k->c->done_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    const struct br_base_head h = {.magic = BR_BASE_MAGIC,
+                                   .done_ns = k->c->done_ns,
+                                   .entries = k->recorded,
+                                   .dev = (uint64_t)root->st_dev};
+    memcpy(records, &h, sizeof(h));
+    records_len = sizeof(h);
+    k->base_at = 0;
+    return write_records(k);
 }
 
 static int open_in(int dir, const char *name, int flags)
@@ -201,10 +266,10 @@ static int copy_file(struct copy *k, const struct level *l, const char *name)
     times_of(&st, times);
     if (fchmod(out, st.st_mode & MODES) < 0 || futimens(out, times) < 0)
         return failed(k, "written");
-    return 0;
+    return record(k, 'f', &st);
 }
 
-static int copy_link(struct copy *k, const struct level *l, const char *name)
+static int copy_link(struct copy *k, const struct level *l, const char *name, const struct stat *st)
 {
     char target[BR_PATH_MAX];
     ssize_t n = readlinkat(l->from, name, target, sizeof(target) - 1);
@@ -216,7 +281,7 @@ static int copy_link(struct copy *k, const struct level *l, const char *name)
     k->c->bytes += n < 60 ? 0 : BR_LEASE_BLOCK;
     if (!k->full && br_sys_symlink(target, l->to, name) < 0 && !out_of_room(k))
         return failed(k, "written");
-    return 0;
+    return record(k, 'l', st);
 }
 
 /* ---- directories ---- */
@@ -258,7 +323,8 @@ static int enter_dir(struct copy *k, const struct level *l, const char *name)
         if (made == 0 && (to = open_in(l->to, name, O_RDONLY | O_DIRECTORY)) < 0)
             return failed(k, "made");
     }
-    return enter(k, br_steal_fd(&from), br_steal_fd(&to), &st);
+    int r = record(k, 'd', &st);
+    return r < 0 ? r : enter(k, br_steal_fd(&from), br_steal_fd(&to), &st);
 }
 
 /* The copy of a directory gets its mode last: it may forbid writing. */
@@ -295,7 +361,7 @@ static int copy_entry(struct copy *k, const char *name)
     if (S_ISREG(st.st_mode))
         return copy_file(k, l, name);
     if (S_ISLNK(st.st_mode))
-        return copy_link(k, l, name);
+        return copy_link(k, l, name, &st);
     k->c->left_out++;
     return 0;
 }
@@ -357,8 +423,13 @@ static void let_go(struct copy *k)
 static int count(int source, const struct br_quota *q, struct br_err *err)
 {
     struct br_copied c = {0};
-    struct copy k = {
-        .stack = levels, .c = &c, .err = err, .inodes = 1, .full = true, .inodes_max = q->inodes};
+    struct copy k = {.stack = levels,
+                     .c = &c,
+                     .err = err,
+                     .inodes = 1,
+                     .full = true,
+                     .inodes_max = q->inodes,
+                     .base = -1};
     struct stat st;
     BR_CLEANUP_FD int from = openat(source, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (from < 0 || fstat(from, &st) < 0)
@@ -370,10 +441,15 @@ static int count(int source, const struct br_quota *q, struct br_err *err)
     return r;
 }
 
-int br_lease_copy(int source, int target, const struct br_quota *q, struct br_copied *c,
+int br_lease_copy(int source, int target, const struct br_quota *q, int base, struct br_copied *c,
                   struct br_err *err)
 {
-    struct copy k = {.stack = levels, .c = c, .err = err, .inodes = 1};
+    struct copy k = {.stack = levels,
+                     .c = c,
+                     .err = err,
+                     .inodes = 1,
+                     .base = base,
+                     .base_at = sizeof(struct br_base_head)};
     struct stat st;
     *c = (struct br_copied){0};
     int r = q->inodes ? count(source, q, err) : 0;
@@ -394,5 +470,5 @@ int br_lease_copy(int source, int target, const struct br_quota *q, struct br_co
                        " and %" PRIu64 "; nothing was started. Use a smaller workspace, or a "
                        "profile with a larger lease",
                        c->bytes, k.inodes, q->bytes, q->inodes);
-    return r;
+    return r == 0 && base >= 0 ? record_end(&k, &st) : r;
 }

@@ -277,6 +277,8 @@ int br_lease_ext4_mount(struct br_disk_lease *d, int userns, struct br_err *err)
 int br_lease_ext4(struct br_disk_lease *d, int root, const char *state, int userns,
                   struct br_err *err)
 {
-    int r = state[0] ? br_lease_image_state(d, root, state, err) : br_lease_image_new(d, root, err);
+    int r = state[0]     ? br_lease_image_state(d, root, state, err)
+            : d->keep[0] ? br_lease_image_kept(d, root, err)
+                         : br_lease_image_new(d, root, err);
     return r < 0 ? r : br_lease_ext4_mount(d, userns, err);
 }

@@ -289,6 +289,38 @@ int br_lease_image_new(struct br_disk_lease *d, int root, struct br_err *err)
     return r < 0 ? r : copy_template(master, d->image, err);
 }
 
+/* ---- the workspace lease of a run that may be kept ---- */
+
+int br_lease_image_kept(struct br_disk_lease *d, int root, struct br_err *err)
+{
+    char tmp[160], image[BR_LEASE_NAME_MAX], base[BR_LEASE_NAME_MAX];
+    br_lease_keep_names(d->keep, image, base);
+    BR_CLEANUP_FD int master = open_template(d, root, err);
+    if (master < 0)
+        return master;
+    d->image = make_tmp(root, tmp, err);
+    if (d->image < 0)
+        return d->image;
+    int r = reserve(d->image, d->quota.bytes, err);
+    if (r == 0)
+        r = copy_template(master, d->image, err);
+    if (r == 0 && br_sys_rename(root, tmp, image) < 0)
+        r = image_failed("named", err);
+    if (r < 0) {
+        (void)unlinkat(root, tmp, 0);
+        return r;
+    }
+    /* from here on br_lease_keep() removes what was made */
+    d->root = fcntl(root, F_DUPFD_CLOEXEC, 3);
+    d->base = br_sys_create(root, base);
+    if (d->root < 0 || d->base < 0) {
+        r = image_failed("recorded", err);
+        if (d->root < 0)
+            (void)unlinkat(root, image, 0);
+    }
+    return r;
+}
+
 /* ---- state leases ---- */
 
 static int make_state(struct br_disk_lease *d, int root, const char *name, struct br_err *err)

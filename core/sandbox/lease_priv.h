@@ -9,6 +9,15 @@
 #include "sandbox/box_priv.h"
 #include "sandbox/lease.h"
 
+/* Files of a workspace lease that stays: its image, and what was copied into it. */
+#define BR_LEASE_NAME_MAX (BR_ID_MAX + 16u)
+static inline void br_lease_keep_names(const char *keep, char image[BR_LEASE_NAME_MAX],
+                                       char base[BR_LEASE_NAME_MAX])
+{
+    snprintf(image, BR_LEASE_NAME_MAX, "run-%.47s.img", keep);
+    snprintf(base, BR_LEASE_NAME_MAX, "run-%.47s.base", keep);
+}
+
 /* Blocks of an ext4 image; what a file or directory occupies is rounded up to it. */
 #define BR_LEASE_BLOCK 4096u
 /* How long a tool of e2fsprogs may take, and a loop device to let go. */
@@ -47,6 +56,14 @@ int br_lease_loop_check(const struct br_disk_lease *d, struct br_err *err);
 /* A new, empty image that no name leads to, with all its blocks reserved, and a copy of the
  * template in it. */
 int br_lease_image_new(struct br_disk_lease *d, int root, struct br_err *err);
+/* The same with a name, d->keep, and beside it an empty record of what will be copied. */
+int br_lease_image_kept(struct br_disk_lease *d, int root, struct br_err *err);
+/* Was anything in it changed after the copy? Of what cannot be told, it is. lease_keep.c */
+bool br_lease_changed(const struct br_disk_lease *d);
+/* Before it is unmounted: what is not used needs no room on the host any more. */
+void br_lease_trim(const struct br_disk_lease *d);
+/* After that: it is on the disk, or (with `keep` false) its files are gone. */
+int br_lease_keep(struct br_disk_lease *d, bool keep, struct br_err *err);
 /* The image of a state lease, locked, made if there is none. */
 int br_lease_image_state(struct br_disk_lease *d, int root, const char *state, struct br_err *err);
 
@@ -68,7 +85,8 @@ struct br_lease_super {
 int br_lease_super_read(int fd, struct br_lease_super *s);
 
 /* Copy a directory tree into an empty directory; see lease_copy.c. */
-int br_lease_copy(int source, int target, const struct br_quota *q, struct br_copied *c,
+/* `base`: where what is copied is recorded (lease_base.h); -1: nowhere. */
+int br_lease_copy(int source, int target, const struct br_quota *q, int base, struct br_copied *c,
                   struct br_err *err);
 
 #endif

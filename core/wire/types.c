@@ -171,6 +171,7 @@ void br_plan_put(struct br_buf *b, const struct br_plan *p)
         br_buf_put_u64(b, p->disks[i].inodes);
     }
     br_buf_put_str(b, p->state);
+    br_buf_put_str(b, p->keep);
     br_limits_put(b, &p->limits);
     br_allowed_put(b, p->allowed_paths, p->nallowed);
     br_buf_put_u32(b, p->nsources);
@@ -215,6 +216,7 @@ void br_plan_get(struct br_rd *r, struct br_plan *p)
         p->disks[i].inodes = br_rd_u64(r);
     }
     br_rd_str(r, p->state, sizeof(p->state));
+    br_rd_str(r, p->keep, sizeof(p->keep));
     br_limits_get(r, &p->limits);
     br_allowed_get(r, p);
     p->nsources = br_rd_u32(r);
@@ -260,6 +262,13 @@ static bool image_ok(const char *id)
     return strspn(id + 7, "0123456789abcdef") == 64;
 }
 
+/* As br_id_make() makes them: no '/', no '.', so that it can be a part of a file's name. */
+static bool is_id(const char *s)
+{
+    return strspn(s, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_") ==
+           strlen(s);
+}
+
 int br_plan_check(const struct br_plan *p, struct br_err *err)
 {
     const char *what = NULL;
@@ -278,6 +287,8 @@ int br_plan_check(const struct br_plan *p, struct br_err *err)
     else if (p->state[0] && (!br_is_kebab(p->state, sizeof(p->state) - 1) ||
                              p->disks[BR_DISK_STATE].kind != BR_QUOTA_EXT4))
         what = "state";
+    else if (p->keep[0] && (!is_id(p->keep) || p->disks[BR_DISK_WORKSPACE].kind != BR_QUOTA_EXT4))
+        what = "keep";
     else if ((p->workspace == BR_WORKSPACE_LEASE) != (p->disks[BR_DISK_WORKSPACE].kind != 0))
         what = "workspace lease";
     else if (p->nallowed && p->workspace != BR_WORKSPACE_BIND)

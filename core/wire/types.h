@@ -129,6 +129,9 @@ struct br_plan {
     char image[BR_IMAGE_ID_MAX];
     struct br_quota disks[BR_DISKS];
     char state[64]; /* name of a state lease that outlives the run; "": it does not */
+    /* under which name the workspace lease stays when the run has changed something in it; "": it
+     * does not. bridled says it, when it launches; in a plan of a session's it is "" */
+    char keep[BR_ID_MAX];
     struct br_limits limits;
     char *allowed_paths[BR_ALLOWED_PATHS_MAX]; /* owned; a file, or a directory and its tree */
     uint32_t nallowed;
