@@ -100,7 +100,7 @@ void br_cli_help(const struct br_cli_verb *verb);
 
 br_cli_verb_fn br_cli_run, br_cli_exec, br_cli_plan, br_cli_activate, br_cli_validate, br_cli_show,
     br_cli_doctor, br_cli_demo, br_cli_bench, br_cli_selftest, br_cli_image, br_cli_policy,
-    br_cli_repl, br_cli_help_verb;
+    br_cli_repl, br_cli_state, br_cli_help_verb;
 
 /* policy.c: behind `why process.exec` everything is the command. */
 bool br_cli_policy_words(char *const *operands, unsigned n);
@@ -165,6 +165,8 @@ struct br_cli_hooks {
     /* one bundle of a standing bridled */
     int (*policy)(void *ctx, const struct br_policy_row *row);
     int (*leased)(void *ctx, const struct br_cli_lease *lease);
+    /* one session, or one kept workspace */
+    int (*state)(void *ctx, const struct br_state_row *row);
     /* the session refused an answer (it was resolved before) */
     void (*refused)(void *ctx, const char *text);
     /* SIGINT, SIGTERM or SIGHUP came for the first time */

@@ -37,6 +37,18 @@ static int on_probed(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_
 static int on_activated(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_leased(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_policy(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
+static int on_state_row(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
+static int on_state_row(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct br_cli_client *c = ctx;
+    struct br_state_row row;
+    (void)ch;
+    br_state_row_get(&m->rd, &row);
+    if (br_rd_done(&m->rd) < 0)
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "'bridled' sent a malformed CTL_STATE_ROW");
+    return c->hooks->state ? c->hooks->state(c->ctx, &row) : 0;
+}
+
 static int on_event(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_row(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_events_end(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
@@ -52,6 +64,7 @@ static const struct br_msg_rule ctl_rules[] = {
     {BR_MSG_CTL_LEASED, BR_PERMIT | BR_ONCE, 5, BR_MSG_MAX, 0, 0, on_leased},
     {BR_MSG_CTL_POLICY, BR_PERMIT, 40, BR_MSG_MAX, 0, 0, on_policy},
     {BR_MSG_CTL_PROBED, BR_PERMIT | BR_ONCE, 4, BR_MSG_MAX, 0, 0, on_probed},
+    {BR_MSG_CTL_STATE_ROW, BR_PERMIT, 40, BR_MSG_MAX, 0, 0, on_state_row},
 };
 static const struct br_msg_rule audit_rules[] = {
     {BR_MSG_EVENT, BR_PERMIT, 13, BR_MSG_MAX, 0, 1, on_event},

@@ -196,6 +196,22 @@ const struct br_cli_verb br_cli_verbs[] = {
         .run = br_cli_show,
     },
     {
+        .name = "state",
+        .synopsis = "[options] list | purge ID | purge --expired | purge --all",
+        .summary = "what runs have left: sessions, and workspaces to promote",
+        .details =
+            "Lists the sessions of harnesses, each with its private state, and the workspaces\n"
+            "of runs that worked on a copy and changed it, with owner, retention and size.\n"
+            "purge removes them for good, but nothing that is in use.",
+        .opts = {{"expired", 0, NULL, "purge: those whose retention is over", BR_COMPLETE_NONE},
+                 {"all", 0, NULL, "purge: every one", BR_COMPLETE_NONE},
+                 OPT_JSON("print the list as JSON")},
+        .operands_min = 1,
+        .operands_max = 2,
+        .complete = BR_COMPLETE_NONE,
+        .run = br_cli_state,
+    },
+    {
         .name = "repl",
         .synopsis = "[options]",
         .summary = "look through sessions, leases, decisions and policies",

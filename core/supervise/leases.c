@@ -11,7 +11,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "supervise/supervise_priv.h"
+#include "supervise/kept.h"
 
 #define DIR_NAME "leases"
 #define LOCKS_MAX 512u
@@ -44,6 +44,12 @@ static bool is_locked(const struct stat *st, const struct lock *locks, unsigned 
             locks[i].minor == minor(st->st_dev))
             return true;
     return false;
+}
+
+bool leases_locked(const struct stat *st)
+{
+    static struct lock locks[LOCKS_MAX];
+    return is_locked(st, locks, read_locks(locks));
 }
 
 static int send_list(struct supervisor *s, int dir, struct br_err *err)

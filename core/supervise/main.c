@@ -119,7 +119,7 @@ static int on_show(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
 {
     struct supervisor *s = ctx;
     (void)c;
-    br_rd_str(&m->rd, s->named, sizeof(s->named));
+    br_rd_str(&m->rd, s->named, BR_ID_MAX);
     if (br_rd_done(&m->rd) < 0)
         return malformed(m, err);
     s->verb = BR_MSG_CTL_SHOW;
@@ -153,6 +153,20 @@ static int on_leases(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     struct supervisor *s = ctx;
     (void)c, (void)m, (void)err;
     s->verb = BR_MSG_CTL_LEASES;
+    s->asked = s->kick = true;
+    return 0;
+}
+
+static int on_state(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ctx;
+    (void)c;
+    s->state_what = br_rd_u8(&m->rd);
+    br_rd_str(&m->rd, s->named, sizeof(s->named));
+    if (br_rd_done(&m->rd) < 0 || s->state_what < BR_STATE_LIST ||
+        s->state_what > BR_STATE_PURGE_ALL)
+        return malformed(m, err);
+    s->verb = BR_MSG_CTL_STATE;
     s->asked = s->kick = true;
     return 0;
 }
@@ -192,6 +206,7 @@ static const struct br_msg_rule control_rules[] = {
     {BR_MSG_CTL_DOCTOR, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_doctor},
     {BR_MSG_CTL_ACTIVATIONS, BR_PERMIT | BR_ONCE, 4, 64, 0, 0, on_activations},
     {BR_MSG_CTL_LEASES, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_leases},
+    {BR_MSG_CTL_STATE, BR_PERMIT | BR_ONCE, 5, 128, 0, 0, on_state},
     {BR_MSG_CTL_RELOAD, BR_PERMIT | BR_ONCE, 4, BR_PATH_MAX + 4, 0, 0, on_reload},
     {BR_MSG_CTL_POLICIES, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_policies},
     {BR_MSG_CTL_CANCEL, BR_PERMIT, 0, 0, 0, 0, on_cancel},
@@ -264,6 +279,8 @@ static int serve(struct supervisor *s, struct br_err *err)
         activations_verb(s);
     else if (s->verb == BR_MSG_CTL_LEASES)
         leases_verb(s);
+    else if (s->verb == BR_MSG_CTL_STATE)
+        state_verb(s);
     else
         standing_verb(s);
     return 0;

@@ -139,7 +139,7 @@ static int on_sup_plan(struct br_chan *c, struct br_msg *m, void *ctx, struct br
     struct supervisor *s = ((struct program *)ctx)->sup;
     struct br_plan plan;
     br_plan_get(&m->rd, &plan);
-    int r = br_rd_done(&m->rd) < 0 || plan.nsources || s->sandbox != SANDBOX_NONE
+    int r = br_rd_done(&m->rd) < 0 || plan.nsources || plan.keep[0] || s->sandbox != SANDBOX_NONE
                 ? malformed(c, m, err)
                 : 0;
     if (r == 0 && m->type == BR_MSG_SUP_LAUNCH)
@@ -231,6 +231,8 @@ static int on_resolved(struct br_chan *c, struct br_msg *m, void *ctx, struct br
     }
     r = s->req.mode == BR_RUN_ACTIVATE ? keep_facts(s, &plan, &facts, &why)
                                        : activation_check(s, &plan, &facts, &why);
+    if (r == 0)
+        r = kept_begin(s, &plan, &why);
     if (r == 0)
         r = launch_plan(s, &plan, &why);
     else

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "supervise/supervise_priv.h"
+#include "supervise/sessions.h"
 
 #define START_TIMEOUT_US (15u * 1000000u)
 #define GRACE_US (15u * 1000000u)
@@ -397,6 +397,7 @@ static void finish(struct supervisor *s)
     for (size_t i = 0; i < BR_ARRAY_LEN(quiet); i++)
         program_stop(s, quiet[i], 0);
     sweep(s);
+    kept_end(s);
     if (records(s))
         close_record(s);
     if (s->req.mode == BR_RUN_ACTIVATE)
@@ -440,6 +441,8 @@ void run_verb(struct supervisor *s)
     if (r == 0)
         r = images_resolve(s, &err);
     if (r == 0 && records(s)) {
+        kept_sweep(s);
+        sessions_sweep(s);
         recover(s);
         if (s->fail_code) {
             r = s->fail_code;

@@ -93,7 +93,8 @@ struct supervisor {
     int standing_code;       /* 0, or a negative code with: */
     struct br_err standing_err;
     uint32_t standing_exit;
-    char named[BR_ID_MAX]; /* show: the run; activations: the profile, or "" */
+    char named[64];     /* show: the run; activations: the profile, or ""; state: an id */
+    uint8_t state_what; /* enum br_state_verb */
     bool control_gone;
 
     /* the first failure wins */
@@ -129,6 +130,9 @@ struct supervisor {
     uint32_t sandbox_status;
     uint64_t sandbox_ms;
     char sandbox_detail[BR_NAME_MAX];
+
+    bool keeping;          /* the workspace lease of this run may stay; kept.c */
+    uint64_t keep_seconds; /* how long; 0: the default */
 
     /* activate, plan */
     struct br_buf facts; /* of the host, as the launcher said when it resolved the plan */
@@ -205,9 +209,19 @@ int policy_take(struct supervisor *s, struct br_err *err);
 /* CTL_RELOAD, CTL_POLICIES: pass it on, and what comes back. */
 void standing_verb(struct supervisor *s);
 
-/* ---- leases.c ---- */
+/* ---- leases.c, state.c ---- */
 
 void leases_verb(struct supervisor *s);
+void state_verb(struct supervisor *s);
+
+/* ---- kept.c ---- */
+
+/* Before the launch of a run whose workspace lease may stay: record whose it is, and name it. */
+int kept_begin(struct supervisor *s, struct br_plan *plan, struct br_err *err);
+/* After the end of the sandbox: it is there, or the record goes too. */
+void kept_end(struct supervisor *s);
+/* Remove those whose retention is over, and records of nothing. */
+void kept_sweep(struct supervisor *s);
 
 /* ---- provider.c ---- */
 

@@ -56,6 +56,11 @@
     X(CTL_POLICIES, 0x010e)                                                                        \
     /* struct br_policy_row (see br_policy_row_put) */                                             \
     X(CTL_POLICY, 0x010f)                                                                          \
+    /* what runs have left. u8 what (enum br_state_verb), str id (PURGE_ID only); answer: a        \
+       CTL_STATE_ROW each (of a purge: of what was removed), then CTL_ENDED */                     \
+    X(CTL_STATE, 0x0118)                                                                           \
+    /* struct br_state_row (see br_state_row_put) */                                               \
+    X(CTL_STATE_ROW, 0x0119)                                                                       \
                                                                                                    \
     /* ---- bridled -> every program it starts, on fd 3: the supervision channel ---- */           \
     /* bridled -> audit: u8 mode (0 record, 1 read, 2 recover), str run_id ("" in modes 1 and 2    \
@@ -344,6 +349,13 @@ enum br_run_mode {
     BR_RUN_ACTIVATE = 5, /* try the profile, and keep the evidence that it works */
     BR_RUN_POLICY = 6,   /* compile, then answer what would be decided, until the client leaves */
     BR_RUN_SELFTEST = 7, /* compile, decide a fixed set of probes, and end */
+};
+
+enum br_state_verb {
+    BR_STATE_LIST = 1,
+    BR_STATE_PURGE_ID = 2,
+    BR_STATE_PURGE_EXPIRED = 3,
+    BR_STATE_PURGE_ALL = 4,
 };
 
 /* Whose word the policy of CTL_RUN is. */

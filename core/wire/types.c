@@ -337,6 +337,42 @@ const char *br_policy_by_name(uint8_t by)
     return by < BR_ARRAY_LEN(names) ? names[by] : "";
 }
 
+void br_state_row_put(struct br_buf *b, const struct br_state_row *w)
+{
+    br_buf_put_u8(b, w->kind);
+    br_buf_put_str(b, w->id);
+    br_buf_put_u32(b, w->owner);
+    br_buf_put_str(b, w->adapter);
+    br_buf_put_str(b, w->profile);
+    br_buf_put_str(b, w->image);
+    br_buf_put_str(b, w->workspace);
+    br_buf_put_u64(b, w->created);
+    br_buf_put_u64(b, w->used);
+    br_buf_put_u64(b, w->expires);
+    br_buf_put_u64(b, w->bytes);
+    br_buf_put_u8(b, w->in_use);
+    br_buf_put_u8(b, w->interrupted);
+}
+
+void br_state_row_get(struct br_rd *r, struct br_state_row *w)
+{
+    *w = (struct br_state_row){.kind = br_rd_u8(r)};
+    br_rd_str(r, w->id, sizeof(w->id));
+    w->owner = br_rd_u32(r);
+    br_rd_str(r, w->adapter, sizeof(w->adapter));
+    br_rd_str(r, w->profile, sizeof(w->profile));
+    br_rd_str(r, w->image, sizeof(w->image));
+    br_rd_str(r, w->workspace, sizeof(w->workspace));
+    w->created = br_rd_u64(r);
+    w->used = br_rd_u64(r);
+    w->expires = br_rd_u64(r);
+    w->bytes = br_rd_u64(r);
+    w->in_use = br_rd_u8(r);
+    w->interrupted = br_rd_u8(r);
+    if (w->kind < BR_STATE_SESSION || w->kind > BR_STATE_WORKSPACE)
+        r->failed = true;
+}
+
 void br_policy_row_put(struct br_buf *b, const struct br_policy_row *w)
 {
     br_buf_put_u8(b, w->kind);

@@ -203,6 +203,23 @@ struct br_policy_row {
 void br_policy_row_put(struct br_buf *b, const struct br_policy_row *w);
 void br_policy_row_get(struct br_rd *r, struct br_policy_row *w);
 
+/* ---- what runs leave in the state directory ---- */
+enum br_state_kind { BR_STATE_SESSION = 1, BR_STATE_WORKSPACE = 2 };
+/* One session, or one workspace lease that stays after its run. */
+struct br_state_row {
+    uint8_t kind;   /* enum br_state_kind */
+    char id[64];    /* of the session; of the run */
+    uint32_t owner; /* uid */
+    char adapter[80], profile[64], image[96];
+    char workspace[BR_PATH_MAX];
+    uint64_t created, used, expires; /* seconds since the epoch */
+    uint64_t bytes;                  /* on disk */
+    uint8_t in_use;
+    uint8_t interrupted; /* a promotion of it is not complete */
+};
+void br_state_row_put(struct br_buf *b, const struct br_state_row *w);
+void br_state_row_get(struct br_rd *r, struct br_state_row *w);
+
 /* ---- provider lease ---- */
 /* What may be asked; below the provider's base URL and, for a guest, below /v1. */
 enum br_route {

@@ -1,0 +1,240 @@
+/*
+ * Durable sessions (sessions.h). A record is locked through its file as long as a run has it, so
+ * that whoever dies lets go of it. Compares and stores text; the private state itself is mounted by
+ * bridle-launch, and read by nobody but the sandbox.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "supervise/sessions.h"
+
+static uint64_t now_s(void)
+{
+    return br_now_wall_us() / 1000000u;
+}
+
+void session_id_make(char id[BR_ID_MAX])
+{
+    br_id_make(id, "s");
+    for (char *c = id; *c; c++)
+        *c = *c == '_' ? '-' : (char)tolower((unsigned char)*c);
+}
+
+static int no_dir(struct br_err *err)
+{
+    return br_err_errno(err, BR_E_STORE_FAILED,
+                        "'" SESSIONS_DIR "' in the state directory could not be used; nothing was "
+                        "started");
+}
+
+static int in_use(const char *id, struct br_err *err)
+{
+    return br_err_set(err, BR_E_IN_USE,
+                      "the session '%s' is in use by another run; nothing was changed. Wait for "
+                      "its end",
+                      id);
+}
+
+/*
+ * The lock is a file of its own, since the record is replaced as a whole. It is removed with the
+ * record, by whoever holds it.
+ */
+static int lock(int dir, const char *id, struct br_err *err)
+{
+    char name[96];
+    struct stat st, named;
+    snprintf(name, sizeof(name), ".%.63s.lock", id);
+    BR_CLEANUP_FD int fd = openat(dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return br_err_errno(err, BR_E_STORE_FAILED, "the session '%s' could not be locked", id);
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return in_use(id, err);
+    /* somebody may have removed it in between */
+    if (fstat(fd, &st) < 0 || fstatat(dir, name, &named, AT_SYMLINK_NOFOLLOW) < 0 ||
+        st.st_ino != named.st_ino)
+        return in_use(id, err);
+    return br_steal_fd(&fd);
+}
+
+static void unlock_new(int dir, const char *id, int *fd)
+{
+    char name[96];
+    snprintf(name, sizeof(name), ".%.63s.lock", id);
+    (void)unlinkat(dir, name, 0);
+    br_close(fd);
+}
+
+static int put(int dir, const char *id, const struct session_identity *is, uint64_t created,
+               uint64_t used, uint64_t keep, struct br_err *err)
+{
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(RECORD_MAX);
+#define SESSION_PUT_(member, name) record_put(&b, name, is->member);
+    SESSION_FIELDS(SESSION_PUT_)
+#undef SESSION_PUT_
+    record_put_u64(&b, "created", created);
+    record_put_u64(&b, "used", used);
+    record_put_u64(&b, "keep", keep);
+    return record_write(dir, id, &b, err);
+}
+
+int session_create(int state_fd, const char *id, const struct session_identity *is,
+                   uint64_t keep_seconds, int *fd, struct br_err *err)
+{
+    BR_CLEANUP_FD int dir = record_dir(state_fd, SESSIONS_DIR, true);
+    if (dir < 0)
+        return no_dir(err);
+    *fd = lock(dir, id, err);
+    if (*fd < 0)
+        return *fd;
+    int r = put(dir, id, is, now_s(), now_s(), keep_seconds, err);
+    if (r < 0)
+        unlock_new(dir, id, fd);
+    return r;
+}
+
+static int differs(const char *id, const char *field, const char *was, const char *is,
+                   struct br_err *err)
+{
+    return br_err_set(err, BR_E_DENIED,
+                      "the session '%s' does not go on: its '%s' was '%.200s' and is '%.200s'; "
+                      "nothing was started. Make it as it was, or begin a new session",
+                      id, field, was, is);
+}
+
+static int compare(const char *id, const char *text, const struct session_identity *is,
+                   struct br_err *err)
+{
+    char was[SESSION_VALUE_MAX];
+#define SESSION_COMPARE_(member, name)                                                             \
+    if (!record_get(text, name, was, sizeof(was)) || strcmp(was, is->member) != 0)                 \
+        return differs(id, name, was, is->member, err);
+    SESSION_FIELDS(SESSION_COMPARE_)
+#undef SESSION_COMPARE_
+    return 0;
+}
+
+int session_resume(int state_fd, const char *id, const struct session_identity *is, int *fd,
+                   struct br_err *err)
+{
+    struct br_buf text = BR_BUF_INIT(0);
+    BR_CLEANUP_FD int dir = record_dir(state_fd, SESSIONS_DIR, false);
+    *fd = -1;
+    int r = dir < 0 ? -BR_E_NOT_FOUND : record_read(dir, id, &text, err);
+    if (r == -BR_E_NOT_FOUND)
+        return br_err_set(err, BR_E_NOT_FOUND,
+                          "there is no session '%.64s'; nothing was started. 'bridle state list' "
+                          "lists them",
+                          id);
+    if (r == 0)
+        r = compare(id, br_buf_cstr(&text), is, err);
+    if (r == 0)
+        r = *fd = lock(dir, id, err);
+    br_buf_free(&text);
+    return r < 0 ? r : 0;
+}
+
+int session_touch(int state_fd, const char *id, struct br_err *err)
+{
+    struct br_buf text = BR_BUF_INIT(0);
+    struct session_identity is;
+    BR_CLEANUP_FD int dir = record_dir(state_fd, SESSIONS_DIR, false);
+    int r = dir < 0 ? -BR_E_NOT_FOUND : record_read(dir, id, &text, err);
+    if (r == 0) {
+        const char *t = br_buf_cstr(&text);
+#define SESSION_GET_(member, name) (void)record_get(t, name, is.member, sizeof(is.member));
+        SESSION_FIELDS(SESSION_GET_)
+#undef SESSION_GET_
+        r = put(dir, id, &is, record_get_u64(t, "created", 0), now_s(),
+                record_get_u64(t, "keep", SESSION_SECONDS), err);
+    }
+    br_buf_free(&text);
+    return r;
+}
+
+/* ---- list and remove ---- */
+
+static void image_name(const char *id, char name[96])
+{
+    snprintf(name, 96, "state-%.63s.img", id);
+}
+
+int session_row(int dir, int leases, const char *id, const char *text, struct br_state_row *w)
+{
+    char value[64], name[96];
+    struct stat st;
+    uint64_t used = record_get_u64(text, "used", UINT64_MAX),
+             keep = record_get_u64(text, "keep", UINT64_MAX),
+             owner = record_get_u64(text, "owner", UINT64_MAX);
+    if (used == UINT64_MAX || keep == UINT64_MAX || owner > UINT32_MAX)
+        return -1;
+    *w = (struct br_state_row){.kind = BR_STATE_SESSION,
+                               .owner = (uint32_t)owner,
+                               .created = record_get_u64(text, "created", 0),
+                               .used = used,
+                               .expires = used + keep};
+    snprintf(w->id, sizeof(w->id), "%s", id);
+    (void)record_get(text, "profile", w->profile, sizeof(w->profile));
+    (void)record_get(text, "image", w->image, sizeof(w->image));
+    (void)record_get(text, "workspace", w->workspace, sizeof(w->workspace));
+    if (record_get(text, "adapter", value, sizeof(value)))
+        snprintf(w->adapter, sizeof(w->adapter), "%s@%u", value,
+                 (unsigned)record_get_u64(text, "revision", 0));
+    image_name(id, name);
+    w->bytes = leases >= 0 && fstatat(leases, name, &st, AT_SYMLINK_NOFOLLOW) == 0
+                   ? (uint64_t)st.st_blocks * 512u
+                   : 0;
+    snprintf(name, sizeof(name), ".%.63s.lock", id);
+    w->in_use = fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && leases_locked(&st);
+    return 0;
+}
+
+int session_purge(struct supervisor *s, const char *id, struct br_err *err)
+{
+    char image[96];
+    BR_CLEANUP_FD int dir = record_dir(s->state_fd, SESSIONS_DIR, false);
+    BR_CLEANUP_FD int leases = kept_leases(s);
+    if (dir < 0 || !record_name_ok(id) || faccessat(dir, id, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+        return br_err_set(err, BR_E_NOT_FOUND, "there is no session '%.64s'", id);
+    BR_CLEANUP_FD int held = lock(dir, id, err);
+    if (held < 0)
+        return held;
+    image_name(id, image);
+    BR_CLEANUP_FD int fd =
+        leases >= 0 ? br_open_beneath(leases, image, O_RDONLY | O_NONBLOCK, 0) : -1;
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return in_use(id, err);
+    /* the state first: a record without it can be removed again, the other way round not */
+    if (leases >= 0 && unlinkat(leases, image, 0) < 0 && errno != ENOENT)
+        return br_err_errno(err, BR_E_STORE_FAILED, "'leases/%s' could not be removed", image);
+    if (unlinkat(dir, id, 0) < 0 && errno != ENOENT)
+        return br_err_errno(err, BR_E_STORE_FAILED, "the session '%s' could not be removed", id);
+    unlock_new(dir, id, &held);
+    return 0;
+}
+
+void sessions_sweep(struct supervisor *s)
+{
+    BR_CLEANUP_FD int dir = record_dir(s->state_fd, SESSIONS_DIR, false);
+    int copy = dir >= 0 ? openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    DIR *d = copy >= 0 ? fdopendir(copy) : NULL;
+    if (!d)
+        br_close(&copy);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        struct br_buf text;
+        struct br_state_row w;
+        if (!record_name_ok(e->d_name))
+            continue;
+        if (record_read(dir, e->d_name, &text, NULL) == 0 &&
+            session_row(dir, -1, e->d_name, br_buf_cstr(&text), &w) == 0 && w.expires < now_s())
+            (void)session_purge(s, e->d_name, NULL); /* refused while it is in use */
+        br_buf_free(&text);
+    }
+    if (d)
+        closedir(d);
+}
