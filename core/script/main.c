@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "script/serve.h"
+#include "wire/types.h"
 
 static const int script_calls[] = {SYS_timer_create, SYS_timer_settime, SYS_timer_delete};
 
@@ -52,22 +53,77 @@ static void put_text(struct br_buf *b, const json_t *object, const char *key)
     br_buf_put_str(b, json_string_value(json_object_get(object, key)));
 }
 
+static uint32_t get_u32(const json_t *object, const char *key)
+{
+    return (uint32_t)json_integer_value(json_object_get(object, key));
+}
+
+static void put_texts(struct br_buf *b, const json_t *list)
+{
+    br_buf_put_u32(b, (uint32_t)json_array_size(list));
+    for (size_t i = 0; i < json_array_size(list); i++)
+        br_buf_put_str(b, json_string_value(json_array_get(list, i)));
+}
+
+static bool is_text(const json_t *object, const char *key, const char *text)
+{
+    const char *s = json_string_value(json_object_get(object, key));
+    return s && strcmp(s, text) == 0;
+}
+
+/* Which of the words a text is, from 0. */
+static uint8_t which(const json_t *object, const char *key, const char *const *words, uint8_t n)
+{
+    uint8_t i = 0;
+    while (i < n - 1 && !is_text(object, key, words[i]))
+        i++;
+    return i;
+}
+
+static uint32_t route_bits(const json_t *dialects)
+{
+    uint32_t bits = BR_ROUTE_MODELS;
+    for (size_t i = 0; i < json_array_size(dialects); i++) {
+        const char *s = json_string_value(json_array_get(dialects, i));
+        bits |= strcmp(s, "chat") == 0        ? BR_ROUTE_CHAT
+                : strcmp(s, "responses") == 0 ? BR_ROUTE_RESPONSES
+                                              : BR_ROUTE_MESSAGES;
+    }
+    return bits;
+}
+
+static void put_provider(struct br_buf *b, const json_t *p)
+{
+    static const char *const from[] = {"none", "env", "file", "command"}; /* enum br_key_from */
+    static const char *const auth[] = {"bearer", "x-api-key"};
+    static const char *const answers[] = {"strict", "normalize"};
+    const json_t *key = json_object_get(p, "key"), *t = json_object_get(p, "timeouts");
+    put_text(b, p, "name");
+    put_text(b, p, "base_url");
+    br_buf_put_u8(b, which(key, "from", from, 4));
+    put_text(b, key, "name");
+    put_text(b, key, "at");
+    put_texts(b, json_object_get(key, "words"));
+    put_text(b, p, "ca_file");
+    put_text(b, p, "proxy");
+    br_buf_put_u8(b, BR_AUTH_BEARER + which(p, "auth", auth, 2));
+    br_buf_put_u32(b, route_bits(json_object_get(p, "dialects")));
+    br_buf_put_u8(b, BR_ANSWERS_STRICT + which(p, "answers", answers, 2));
+    br_buf_put_u32(b, get_u32(t, "connect"));
+    br_buf_put_u32(b, get_u32(t, "first_byte"));
+    br_buf_put_u32(b, get_u32(t, "idle"));
+    br_buf_put_u32(b, get_u32(t, "total"));
+    br_buf_put_u8(b, json_is_true(json_object_get(p, "streaming")));
+    put_texts(b, json_object_get(p, "models"));
+}
+
 static void put_config(struct br_buf *b, const json_t *config)
 {
     const json_t *providers = json_object_get(config, "providers");
     put_text(b, config, "default_model");
     br_buf_put_u32(b, (uint32_t)json_array_size(providers));
-    for (size_t i = 0; i < json_array_size(providers); i++) {
-        const json_t *p = json_array_get(providers, i), *models = json_object_get(p, "models");
-        put_text(b, p, "name");
-        put_text(b, p, "base_url");
-        put_text(b, p, "key_env");
-        br_buf_put_u32(b, (uint32_t)json_integer_value(json_object_get(p, "timeout")));
-        br_buf_put_u8(b, json_is_true(json_object_get(p, "streaming")));
-        br_buf_put_u32(b, (uint32_t)json_array_size(models));
-        for (size_t k = 0; k < json_array_size(models); k++)
-            br_buf_put_str(b, json_string_value(json_array_get(models, k)));
-    }
+    for (size_t i = 0; i < json_array_size(providers); i++)
+        put_provider(b, json_array_get(providers, i));
     const json_t *images = json_object_get(config, "images");
     br_buf_put_u32(b, (uint32_t)json_array_size(images));
     for (size_t i = 0; i < json_array_size(images); i++) {

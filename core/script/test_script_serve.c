@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "script/rig.h"
+#include "wire/types.h"
 
 static void configure(struct rig *g, const char *text)
 {
@@ -23,13 +24,63 @@ static void expect_str(struct br_rd *r, const char *want)
     assert_string_equal(text, want);
 }
 
+struct expected {
+    const char *name, *base_url;
+    uint8_t key_from;
+    const char *key_name, *key_at, *command, *ca_file, *proxy;
+    uint8_t auth;
+    uint32_t routes;
+    uint8_t answers;
+    uint32_t seconds[4];
+    bool streaming;
+    const char *models;
+};
+
+static void expect_list(struct br_rd *r, const char *want)
+{
+    char all[512] = "", text[256];
+    uint32_t n = br_rd_u32(r);
+    for (uint32_t i = 0; i < n; i++) {
+        br_rd_str(r, text, sizeof(text));
+        snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? " " : "", text);
+    }
+    assert_string_equal(all, want);
+}
+
+static void expect_provider(struct br_rd *r, const struct expected *w)
+{
+    expect_str(r, w->name);
+    expect_str(r, w->base_url);
+    assert_int_equal(br_rd_u8(r), w->key_from);
+    expect_str(r, w->key_name);
+    expect_str(r, w->key_at);
+    expect_list(r, w->command);
+    expect_str(r, w->ca_file);
+    expect_str(r, w->proxy);
+    assert_int_equal(br_rd_u8(r), w->auth);
+    assert_int_equal(br_rd_u32(r), w->routes);
+    assert_int_equal(br_rd_u8(r), w->answers);
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(br_rd_u32(r), w->seconds[i]);
+    assert_int_equal(br_rd_u8(r), w->streaming);
+    expect_list(r, w->models);
+}
+
 static void test_config(void **state)
 {
     (void)state;
     struct rig g;
     rig_start(&g, BR_SCRIPT_CONFIG);
     configure(&g,
-              "return { api = 1, default_model = 'openai/gpt-5', providers = {\n"
+              "return { api = 1, default_model = 'openai/gpt-5', keys = {\n"
+              "  lab = { file = '/etc/bridle/lab.key' },\n"
+              "  vault = { command = { '/usr/bin/pass', 'show' } } }, providers = {\n"
+              "  claude = { base_url = 'https://api.anthropic.com/v1', api = 'anthropic',\n"
+              "    key = 'vault', ca_file = '/etc/ssl/a.pem', answers = 'normalize',\n"
+              "    proxy = 'http://proxy.example:3128/', connect_timeout = 7,\n"
+              "    first_byte_timeout = 8, idle_timeout = 9, total_timeout = 10 },\n"
+              "  lab = { base_url = 'https://lab.example/v1', key = 'lab', dialects = { 'chat' },\n"
+              "    timeout = 5 },\n"
               "  openai = { base_url = 'https://api.example.com/v1/', key_env = 'KEY', models = "
               "{ 'gpt-5', 'small' }, timeout = 30 },\n"
               "  here = { base_url = 'http://127.0.0.1:8080', streaming = false } },\n"
@@ -39,21 +90,63 @@ static void test_config(void **state)
     struct br_rd r;
     br_rd_init(&r, g.a.body.data, g.a.body.len);
     expect_str(&r, "openai/gpt-5");
-    assert_int_equal(br_rd_u32(&r), 2);
-    expect_str(&r, "here");
-    expect_str(&r, "http://127.0.0.1:8080");
-    expect_str(&r, "");
-    assert_int_equal(br_rd_u32(&r), 120);
-    assert_int_equal(br_rd_u8(&r), 0);
-    assert_int_equal(br_rd_u32(&r), 0);
-    expect_str(&r, "openai");
-    expect_str(&r, "https://api.example.com/v1");
-    expect_str(&r, "KEY");
-    assert_int_equal(br_rd_u32(&r), 30);
-    assert_int_equal(br_rd_u8(&r), 1);
-    assert_int_equal(br_rd_u32(&r), 2);
-    expect_str(&r, "gpt-5");
-    expect_str(&r, "small");
+    assert_int_equal(br_rd_u32(&r), 4);
+    expect_provider(&r, &(struct expected){"claude",
+                                           "https://api.anthropic.com/v1",
+                                           BR_KEY_COMMAND,
+                                           "vault",
+                                           "",
+                                           "/usr/bin/pass show",
+                                           "/etc/ssl/a.pem",
+                                           "http://proxy.example:3128",
+                                           BR_AUTH_X_API_KEY,
+                                           BR_ROUTE_MESSAGES | BR_ROUTE_MODELS,
+                                           BR_ANSWERS_NORMALIZE,
+                                           {7, 8, 9, 10},
+                                           true,
+                                           ""});
+    expect_provider(&r, &(struct expected){"here",
+                                           "http://127.0.0.1:8080",
+                                           BR_KEY_NONE,
+                                           "",
+                                           "",
+                                           "",
+                                           "",
+                                           "",
+                                           BR_AUTH_BEARER,
+                                           BR_ROUTE_CHAT | BR_ROUTE_RESPONSES | BR_ROUTE_MODELS,
+                                           BR_ANSWERS_STRICT,
+                                           {10, 120, 120, 600},
+                                           false,
+                                           ""});
+    expect_provider(&r, &(struct expected){"lab",
+                                           "https://lab.example/v1",
+                                           BR_KEY_FILE,
+                                           "lab",
+                                           "/etc/bridle/lab.key",
+                                           "",
+                                           "",
+                                           "",
+                                           BR_AUTH_BEARER,
+                                           BR_ROUTE_CHAT | BR_ROUTE_MODELS,
+                                           BR_ANSWERS_STRICT,
+                                           {5, 5, 5, 25},
+                                           true,
+                                           ""});
+    expect_provider(&r, &(struct expected){"openai",
+                                           "https://api.example.com/v1",
+                                           BR_KEY_ENV,
+                                           "KEY",
+                                           "KEY",
+                                           "",
+                                           "",
+                                           "",
+                                           BR_AUTH_BEARER,
+                                           BR_ROUTE_CHAT | BR_ROUTE_RESPONSES | BR_ROUTE_MODELS,
+                                           BR_ANSWERS_STRICT,
+                                           {10, 30, 30, 150},
+                                           true,
+                                           "gpt-5 small"});
     assert_int_equal(br_rd_u32(&r), 1);
     expect_str(&r, "workspace-v1");
     expect_str(&r, "debian");
@@ -65,6 +158,9 @@ static void test_bad_configs(void **state)
 {
     (void)state;
 #define PROVIDER(fields) "return { api = 1, providers = { a = { " fields " } } }"
+#define KEYS(keys)                                                                                 \
+    "return { api = 1, keys = { " keys " }, providers = { a = { base_url = 'https://x', key = "    \
+    "'work' } } }"
     static const struct {
         const char *text, *says;
     } list[] = {
@@ -93,6 +189,31 @@ static void test_bad_configs(void **state)
         {PROVIDER("base_url = 'https://x', timeout = 0"), "an integer from 1"},
         {PROVIDER("base_url = 'https://x', timeout = 3601"), "an integer from 1"},
         {PROVIDER("base_url = 'https://x', streaming = 1"), "true or false"},
+        {PROVIDER("base_url = 'https://x', total_timeout = 86401"), "an integer from 1"},
+        {PROVIDER("base_url = 'https://x', connect_timout = 1"), "did you mean 'connect_timeout'"},
+        {PROVIDER("base_url = 'https://x', api = 'openia'"), "did you mean 'openai'"},
+        {PROVIDER("base_url = 'https://x', auth = 'basic'"), "expected one of 'bearer'"},
+        {PROVIDER("base_url = 'https://x', answers = 'lax'"), "'strict', 'normalize'"},
+        {PROVIDER("base_url = 'https://x', dialects = {}"), "at least 1 element"},
+        {PROVIDER("base_url = 'https://x', dialects = { 'chat', 'chat' }"), "'chat' twice"},
+        {PROVIDER("base_url = 'https://x', dialects = { 'embeddings' }"), "expected one of 'chat'"},
+        {PROVIDER("base_url = 'https://x', ca_file = 'a.pem'"), "an absolute path"},
+        {PROVIDER("base_url = 'https://x', ca_file = '/a/../b.pem'"), "an absolute path"},
+        {PROVIDER("base_url = 'https://x', proxy = 'socks5://p:1'"), "https://"},
+        {PROVIDER("base_url = 'https://x', proxy = 'http://u:p@p:1'"), "user or password"},
+        {PROVIDER("base_url = 'https://x', proxy = 'http://p:1/x'"), "a proxy has no path"},
+        {PROVIDER("base_url = 'http://127.0.0.1', proxy = 'http://p:1'"), "has no proxy"},
+        {PROVIDER("base_url = 'https://x', key = 'work'"), "there are no 'keys'"},
+        {PROVIDER("base_url = 'https://x', key = 'a', key_env = 'A'"), "both 'key' and 'key_env'"},
+        {KEYS("wrok = { env = 'A' }"), "did you mean 'wrok'"},
+        {KEYS("work = {}"), "needs one of 'env', 'file' and 'command'"},
+        {KEYS("work = { env = 'A', file = '/a' }"), "needs one of 'env', 'file' and 'command'"},
+        {KEYS("work = { env = 'A-B' }"), "environment variable"},
+        {KEYS("work = { file = 'a.key' }"), "an absolute path"},
+        {KEYS("work = { command = {} }"), "at least 1 element"},
+        {KEYS("work = { command = { 'pass' } }"), "an absolute path"},
+        {KEYS("work = { command = '/usr/bin/pass' }"), "expected a list"},
+        {KEYS("work = { value = 'sk-1' }"), "'keys.work.value' is not a key here"},
         {PROVIDER("base_url = 'https://x', models = { 1 }"), "expected a text"},
         {"return { api = 1, default_model = 'b/x', providers = { a = { base_url = 'https://x' } } "
          "}",

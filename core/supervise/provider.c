@@ -24,6 +24,17 @@ extern const unsigned br_scenario_default_len, br_scenario_demo_len;
 
 /* ---- choosing ---- */
 
+static void provider_default(struct provider *p)
+{
+    p->streaming = true;
+    p->auth = BR_AUTH_BEARER;
+    p->routes = BR_ROUTE_CHAT | BR_ROUTE_RESPONSES | BR_ROUTE_MODELS;
+    p->answers = BR_ANSWERS_STRICT;
+    p->connect_s = CONNECT_TIMEOUT_S;
+    p->first_byte_s = p->idle_s = DEFAULT_TIMEOUT_S;
+    p->total_s = 5 * DEFAULT_TIMEOUT_S;
+}
+
 static int choose_scripted(struct supervisor *s, const char *model, struct br_err *err)
 {
     static const struct {
@@ -34,8 +45,8 @@ static int choose_scripted(struct supervisor *s, const char *model, struct br_er
         {"scripted/demo", br_scenario_demo, &br_scenario_demo_len},
     };
     struct provider *p = &s->provider;
-    p->scripted = p->streaming = true;
-    p->timeout_s = DEFAULT_TIMEOUT_S;
+    p->scripted = true;
+    provider_default(p);
     snprintf(p->base_url, sizeof(p->base_url), "http://localhost/v1");
     snprintf(p->model, sizeof(p->model), "%s", model);
     if (s->req.scenario.len)
@@ -77,16 +88,45 @@ static int run_config(struct supervisor *s, struct br_err *err)
     return r;
 }
 
+static void read_key(struct br_rd *r, struct provider *p)
+{
+    char at[BR_PATH_MAX];
+    p->key_from = br_rd_u8(r);
+    br_rd_str(r, p->key_name, sizeof(p->key_name));
+    br_rd_str(r, at, sizeof(at));
+    p->nkey_command = br_rd_u32(r);
+    if (p->nkey_command > KEY_WORDS_MAX || p->key_from > BR_KEY_COMMAND ||
+        (p->key_from == BR_KEY_COMMAND) != (p->nkey_command > 0))
+        r->failed = true;
+    for (uint32_t i = 0; i < p->nkey_command && !r->failed; i++)
+        br_rd_str(r, p->key_command[i], sizeof(p->key_command[i]));
+    if (p->key_from == BR_KEY_ENV && strlen(at) < sizeof(p->key_env)) {
+        memcpy(p->key_env, at, strlen(at) + 1);
+        memcpy(p->key_name, at, strlen(at) + 1); /* what a person is to look at */
+    } else if (p->key_from == BR_KEY_FILE) {
+        memcpy(p->key_file, at, sizeof(at));
+    }
+}
+
 /* One provider of the reply; true if it is the wanted one and offers the model. */
 static bool read_provider(struct br_rd *r, const char *want, const char *model,
                           struct provider *out, bool *named)
 {
-    struct provider p = {.scripted = false};
+    static struct provider p;
     char name[BR_NAME_MAX], offered[BR_NAME_MAX];
+    memset(&p, 0, sizeof(p));
     br_rd_str(r, name, sizeof(name));
     br_rd_str(r, p.base_url, sizeof(p.base_url));
-    br_rd_str(r, p.key_env, sizeof(p.key_env));
-    p.timeout_s = br_rd_u32(r);
+    read_key(r, &p);
+    br_rd_str(r, p.ca_file, sizeof(p.ca_file));
+    br_rd_str(r, p.proxy, sizeof(p.proxy));
+    p.auth = br_rd_u8(r);
+    p.routes = br_rd_u32(r);
+    p.answers = br_rd_u8(r);
+    p.connect_s = br_rd_u32(r);
+    p.first_byte_s = br_rd_u32(r);
+    p.idle_s = br_rd_u32(r);
+    p.total_s = br_rd_u32(r);
     p.streaming = br_rd_u8(r);
     uint32_t n = br_rd_u32(r);
     bool has = n == 0;
@@ -173,10 +213,12 @@ static int choose_environment(struct supervisor *s, struct br_err *err)
                           "OPENAI_API_KEY or OPENAI_BASE_URL is set, but no model is named: add "
                           "-m MODEL");
     snprintf(p->model, sizeof(p->model), "openai/%s", model);
-    if (getenv("OPENAI_API_KEY"))
+    if (getenv("OPENAI_API_KEY")) {
+        p->key_from = BR_KEY_ENV;
         snprintf(p->key_env, sizeof(p->key_env), "OPENAI_API_KEY");
-    p->streaming = true;
-    p->timeout_s = DEFAULT_TIMEOUT_S;
+        snprintf(p->key_name, sizeof(p->key_name), "OPENAI_API_KEY");
+    }
+    provider_default(p);
     return 0;
 }
 
@@ -284,22 +326,32 @@ static int start_egress(struct supervisor *s, const char *socket_path, int broke
                         struct br_err *err)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    uint32_t t = s->provider.timeout_s ? s->provider.timeout_s : DEFAULT_TIMEOUT_S;
-    br_buf_put_str(&o.buf, s->provider.base_url);
-    br_buf_put_str(&o.buf, s->provider.key_env);
-    br_buf_put_u8(&o.buf, s->provider.key_env[0] ? BR_KEY_ENV : BR_KEY_NONE);
-    br_buf_put_u8(&o.buf, BR_AUTH_BEARER);
-    br_buf_put_str(&o.buf, socket_path);
-    br_buf_put_str(&o.buf, "");
-    br_buf_put_u32(&o.buf, t < CONNECT_TIMEOUT_S ? t : CONNECT_TIMEOUT_S);
-    br_buf_put_u32(&o.buf, t);
-    br_buf_put_u32(&o.buf, t);
-    br_buf_put_u32(&o.buf, 5 * t);
-    br_buf_put_u8(&o.buf, BR_EGRESS_FD_AUDIT);
+    const struct provider *p = &s->provider;
+    int key_fd = -1, ca_fd = -1;
     br_out_fd(&o, broker, true);
     br_out_fd(&o, audit, true);
-    int r = program_start(s, P_EGRESS, err);
-    char *key = s->provider.key_env[0] ? getenv(s->provider.key_env) : NULL;
+    int r = key_open(s, &key_fd, err);
+    if (key_fd >= 0)
+        br_out_fd(&o, key_fd, true);
+    if (r == 0)
+        r = key_open_ca(s, &ca_fd, err);
+    if (ca_fd >= 0)
+        br_out_fd(&o, ca_fd, true);
+    br_buf_put_str(&o.buf, p->base_url);
+    br_buf_put_str(&o.buf, p->key_name);
+    br_buf_put_u8(&o.buf, p->key_from);
+    br_buf_put_u8(&o.buf, p->auth);
+    br_buf_put_str(&o.buf, socket_path);
+    br_buf_put_str(&o.buf, p->proxy);
+    br_buf_put_u32(&o.buf, p->connect_s);
+    br_buf_put_u32(&o.buf, p->first_byte_s);
+    br_buf_put_u32(&o.buf, p->idle_s);
+    br_buf_put_u32(&o.buf, p->total_s);
+    br_buf_put_u8(&o.buf, BR_EGRESS_FD_AUDIT | (key_fd >= 0 ? BR_EGRESS_FD_KEY : 0) |
+                              (ca_fd >= 0 ? BR_EGRESS_FD_CA : 0));
+    if (r == 0)
+        r = program_start(s, P_EGRESS, err);
+    char *key = p->key_env[0] ? getenv(p->key_env) : NULL;
     if (key) /* egress has it; here it would only stay readable in /proc/PID/environ */
         explicit_bzero(key, strlen(key));
     return r < 0 ? r : br_chan_send(&s->programs[P_EGRESS].chan, BR_MSG_EGRESS_START, 0, &o, err);

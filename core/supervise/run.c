@@ -244,6 +244,8 @@ static int start_all(struct supervisor *s, struct links *l, struct br_err *err)
         r = provider_start(s, br_steal_fd(&l->broker[0]), br_steal_fd(&l->secret[1]), err);
     if (r == 0)
         r = tell_started(s, l, err);
+    if (r == 0 && agent)
+        r = key_wait(s, err);
     if (r == 0 && agent) /* no event of the run before the redactor knows the provider's key */
         r = wait_ready(s, P_EGRESS, START_TIMEOUT_US, err);
     if (r == 0)
@@ -394,6 +396,7 @@ static void finish(struct supervisor *s)
         (void)sup_wait_of(s, &s->programs[P_SESSION], &s->session_done, GRACE_US, true);
     }
     end_sandbox(s);
+    key_end(s);
     for (size_t i = 0; i < BR_ARRAY_LEN(quiet); i++)
         program_stop(s, quiet[i], 0);
     sweep(s);

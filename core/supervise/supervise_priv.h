@@ -54,13 +54,30 @@ struct request {
     uint32_t argc;
 };
 
+#define KEY_WORDS_MAX 16u
 /* Where the model is; filled by provider.c. */
 struct provider {
     char model[BR_NAME_MAX];    /* "provider/model", as shown */
     char base_url[BR_PATH_MAX]; /* "": egress reads OPENAI_BASE_URL, or has its own default */
     char key_env[BR_NAME_MAX];  /* the variable that egress reads; "" for none */
+    uint8_t key_from;           /* enum br_key_from */
+    char key_name[BR_NAME_MAX]; /* the operator's name of it, or the variable's */
+    char key_file[BR_PATH_MAX];
+    char key_command[KEY_WORDS_MAX][BR_NAME_MAX]; /* words; nkey_command of them */
+    uint32_t nkey_command;
+    char ca_file[BR_PATH_MAX], proxy[BR_PATH_MAX]; /* "" none */
+    uint8_t auth;                                  /* enum br_auth */
+    uint32_t routes;                               /* bits of enum br_route */
+    uint8_t answers;                               /* enum br_answers */
+    uint32_t connect_s, first_byte_s, idle_s, total_s;
     bool scripted, streaming;
-    uint32_t timeout_s;
+};
+
+/* A command that says a key; key.c. */
+struct key_command {
+    pid_t pid; /* 0: none was started */
+    int pidfd, status;
+    bool ended;
 };
 
 /* The image that bridle.lua gives to a profile. */
@@ -109,6 +126,7 @@ struct supervisor {
     int store_fd;                /* `audit` in it: the record, owned by bridle-audit's uid */
     char state_dir[BR_PATH_MAX]; /* the path of state_fd, for messages */
     struct provider provider;
+    struct key_command key_command;
     struct profile_image images[PROFILE_IMAGES_MAX];
     uint32_t nimages;
     bool configured;
@@ -231,6 +249,21 @@ int images_resolve(struct supervisor *s, struct br_err *err);
 int provider_choose(struct supervisor *s, struct br_err *err);
 /* Start broker, egress and, where needed, the scripted provider. Takes both descriptors. */
 int provider_start(struct supervisor *s, int session_fd, int audit_fd, struct br_err *err);
+
+/* ---- key.c: the credential, which passes through here as a descriptor ---- */
+
+/*
+ * The descriptor from which egress reads the key: of the file, whose owner and mode are checked, or
+ * of the output of the command, which is started. -1 in *fd if it comes another way. 0, or
+ * -BR_E_INVALID_CONFIG naming what is wrong.
+ */
+int key_open(struct supervisor *s, int *fd, struct br_err *err);
+/* The certificates of `ca_file`; -1 in *fd if there is none. */
+int key_open_ca(struct supervisor *s, int *fd, struct br_err *err);
+/* Wait until the command has ended well; it is killed when its time is up. */
+int key_wait(struct supervisor *s, struct br_err *err);
+/* The run is over, whatever the command does. */
+void key_end(struct supervisor *s);
 
 /* ---- run.c, read.c ---- */
 

@@ -123,8 +123,11 @@
     X(SCRIPT_START, 0x0220)                                                                        \
     /* bridled -> script (purpose config): str path, blob source */                                \
     X(SCRIPT_CONFIG, 0x0221)                                                                       \
-    /* script -> bridled: str default_model, [str provider, str base_url, str key_env,             \
-       u32 timeout_s, u8 streaming, [str model]n]n, [str profile, str image]n */                   \
+    /* script -> bridled: str default_model, [str provider, str base_url, u8 key_from (enum        \
+       br_key_from), str key_name, str key_at (variable or path), [str]n command, str ca_file, str \
+       proxy, u8 auth (enum br_auth), u32 routes (bits of enum br_route), u8 answers (enum         \
+       br_answers), u32 connect_s, u32 first_byte_s, u32 idle_s, u32 total_s, u8 streaming, [str   \
+       model]n]n, [str profile, str image]n */                                                     \
     X(SCRIPT_CONFIGURED, 0x0222)                                                                   \
     /* bridled -> broker: str run_id, str model, str route, struct br_lease (see br_lease_put);    \
        fds: session, egress */                                                                     \
@@ -138,7 +141,7 @@
     /* bridled -> egress: str base_url ("": OPENAI_BASE_URL or its default), str key_name (of the  \
        variable, or the operator's), u8 key_from (enum br_key_from), u8 auth (enum br_auth), str   \
        unix_socket ("" none), str proxy ("" none), u32 connect_s, u32 first_byte_s, u32 idle_s,    \
-       u32 total_s, u8 fds (bits of enum br_egress_fd); fds: broker, and those */                            \
+       u32 total_s, u8 fds (bits of enum br_egress_fd); fds: broker, and those */                  \
     X(EGRESS_START, 0x0240)                                                                        \
     /* bridled -> scripted: blob scenario; fd: a listening Unix socket */                          \
     X(SCRIPTED_START, 0x0250)                                                                      \

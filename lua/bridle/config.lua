@@ -3,77 +3,24 @@
 ---     return {
 ---       api = 1,
 ---       default_model = "openai/gpt-4.1",
+---       keys = { work = { file = "/etc/bridle/openai.key" } },
 ---       providers = {
----         openai = { base_url = "https://api.openai.com/v1", key_env = "OPENAI_API_KEY",
+---         openai = { base_url = "https://api.openai.com/v1", key = "work",
 ---                    models = { "gpt-4.1" }, streaming = true, timeout = 120 },
 ---       },
 ---       profiles = { ["workspace-v1"] = { image = "sha256:..." } },
 ---     }
 
 local json = require "json"
+local provider = require "bridle.provider"
 local schema = require "bridle.schema"
 
 local config = {}
 
 local KEYS = { api = "required", default_model = "optional", providers = "optional",
-  profiles = "optional" }
-local PROVIDER = { base_url = "required", key_env = "optional", models = "optional",
-  streaming = "optional", timeout = "optional" }
+  profiles = "optional", keys = "optional" }
 local PROFILE = { image = "required" }
-local MAX = { profiles = 16, image = 255, providers = 16, models = 128, url = 1024, timeout = 3600 }
-
-local function is_loopback(name)
-  return name == "localhost" or name == "[::1]" or name:find("^127%.%d+%.%d+%.%d+$") ~= nil
-end
-
---- Why a base URL is refused, or nil.
----@param url string
----@return string?
-function config.url_problem(url)
-  local scheme, rest = url:match("^(%l+)://(.+)$")
-  if scheme ~= "https" and scheme ~= "http" then return "it must start with 'https://'" end
-  local authority, path = rest:match("^([^/]*)(.*)$")
-  if authority:find("@", 1, true) then
-    return "it must not hold a user or password; name a variable in 'key_env'"
-  end
-  if path:find("[?#]") or authority:find("[?#]") then return "it must not have '?' or '#'" end
-  if url:find("[^%w%-._~:/%[%]%%]") then return "it holds a character that URLs do not have" end
-  local name, port = authority:match("^(%[[%x:]+%])(.*)$")
-  if not name then name, port = authority:match("^([%w%-.]+)(.*)$") end
-  if not name then return "it has no host" end
-  if port ~= "" then
-    local number = math.tointeger(tonumber(port:match("^:(%d+)$")))
-    if not number or number < 1 or number > 65535 then return "its port is not a number from 1 to 65535" end
-  end
-  if scheme == "http" and not is_loopback(name) then
-    return "plaintext is for loopback only; use 'https://'"
-  end
-end
-
-local function provider(value, at)
-  schema.object(value, at, PROVIDER)
-  local url = schema.text(value.base_url, schema.join(at, "base_url"), MAX.url)
-  local problem = config.url_problem(url)
-  if problem then
-    schema.fail(schema.join(at, "base_url"), ("'%s.base_url' is refused: %s"):format(at, problem))
-  end
-  local key = value.key_env
-  if key ~= nil and (type(key) ~= "string" or #key > 128 or not key:find("^[%a_][%w_]*$")) then
-    schema.expected(schema.join(at, "key_env"), "the name of an environment variable", key)
-  end
-  local streaming = value.streaming
-  if streaming == nil then streaming = true end
-  if type(streaming) ~= "boolean" then
-    schema.expected(schema.join(at, "streaming"), "true or false", streaming)
-  end
-  local models = json.array({})
-  for i, model in ipairs(schema.list(value.models or {}, schema.join(at, "models"), 0, MAX.models)) do
-    models[i] = schema.text(model, schema.join(schema.join(at, "models"), i), 200)
-  end
-  local timeout = value.timeout == nil and 120 or value.timeout
-  return { base_url = (url:gsub("/+$", "")), key_env = key or "", streaming = streaming, models = models,
-    timeout = schema.integer(timeout, schema.join(at, "timeout"), 1, MAX.timeout) }
-end
+local MAX = { profiles = 16, image = 255, providers = 16 }
 
 local function default_model(value, providers)
   if value == nil then return "" end
@@ -122,7 +69,7 @@ function config.normalise(value)
   if value.providers == nil and value.profiles == nil then
     schema.fail("", "the document lacks the key 'providers'")
   end
-  local images = profiles(value.profiles or {})
+  local images, keys = profiles(value.profiles or {}), provider.keys(value.keys)
   if value.providers == nil then
     if value.default_model ~= nil then
       schema.fail("default_model", "'default_model' names a provider, and there is none")
@@ -137,7 +84,7 @@ function config.normalise(value)
     if not name:find("^[a-z0-9][a-z0-9_-]*$") or #name > 64 then
       schema.fail(at, ("the provider '%s' must be lower-case letters, digits, '-' and '_'"):format(name))
     end
-    providers[i] = provider(value.providers[name], at)
+    providers[i] = provider.normalise(value.providers[name], at, keys)
     providers[i].name = name
   end
   if #providers == 0 then schema.fail("providers", "'providers' names no provider") end
