@@ -59,6 +59,8 @@ static bool odd_read_request(struct odd_shared *sh, int fd)
         ssize_t r = read(fd, sh->last + n, sizeof(sh->last) - 1 - n);
         if (r <= 0)
             return false;
+        if (n == 0)
+            atomic_fetch_add(&sh->connections, 1);
         n += (size_t)r;
         sh->last[n] = '\0';
         atomic_store(&sh->last_len, (unsigned)n);
@@ -226,7 +228,6 @@ static void odd_serve(struct odd_shared *sh, int listener)
         int fd = accept(listener, NULL, NULL);
         if (fd < 0)
             continue;
-        atomic_fetch_add(&sh->connections, 1);
         if (odd_read_request(sh, fd)) {
             atomic_fetch_add(&sh->requests, 1);
             odd_answer(sh, fd);

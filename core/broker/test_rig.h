@@ -42,6 +42,7 @@ struct odd_server {
     pid_t pid;
     unsigned port;
     struct odd_shared {
+        /* connections that carried at least a byte, and whole requests */
         _Atomic unsigned mode, status, connections, requests;
         _Atomic unsigned long sent;
         char last[32768]; /* the last request, head and body */

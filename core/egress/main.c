@@ -455,7 +455,12 @@ static int egress_loop(struct egress *e, struct br_err *err)
         int ms = br_transfers_run(e->transfers);
         if (e->ready_by && !e->ready)
             ms = ms < 0 || ms > 100 ? 100 : ms;
-        int n = br_net_wait(e->net, ev, ms, err);
+        bool answered = br_transfers_answered(e->transfers);
+        int n = br_net_wait(e->net, ev, answered ? 0 : ms, err);
+        if (n == 0 && answered) { /* there is nothing else to do, so nobody waits for this */
+            br_net_spare(e->net);
+            n = br_net_wait(e->net, ev, ms, err);
+        }
         if (n < 0)
             return n;
         for (int i = 0; i < n && !e->quit; i++) {

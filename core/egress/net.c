@@ -20,6 +20,7 @@
 #include "egress/net.h"
 
 #define TAG_CURL (3ull << 62)
+#define TAG_SPARE (BR_NET_TAGS - 1)
 /* A Unix socket whose queue is full is tried again after this. */
 #define AGAIN_US 5000u
 /* How long libcurl may keep the parsed certificates of the system. */
@@ -31,6 +32,8 @@ struct br_net {
     CURLM *multi;
     CURLSH *share;
     uint64_t curl_due_us; /* UINT64_MAX: never */
+    struct br_conn spare; /* carries nothing */
+    uint64_t spare_until_us;
     struct br_net_event *out;
     int nout;
     bool more; /* of what libcurl has done, `out` could not take all */
@@ -69,6 +72,7 @@ int br_net_new(struct br_net **out, struct br_err *err)
     if (!n)
         return br_err_set(err, BR_E_NOMEM, "no memory for connections");
     n->curl_due_us = UINT64_MAX;
+    n->spare.fd = -1;
     n->epoll = epoll_create1(EPOLL_CLOEXEC);
     return n->epoll < 0 ? br_err_errno(err, BR_E_FAILED, "no epoll") : 0;
 }
@@ -94,6 +98,7 @@ void br_net_free(struct br_net **pn)
     struct br_net *n = *pn;
     if (!n)
         return;
+    br_conn_close(n, &n->spare);
     if (n->multi)
         curl_multi_cleanup(n->multi);
     if (n->share)
@@ -380,6 +385,8 @@ static void tls_results(struct br_net *n)
             c->state != BR_CONN_OPENING)
             continue;
         tls_done(n, c, m->data.result);
+        if (c == &n->spare)
+            continue;
         n->out[n->nout++] = (struct br_net_event){.tag = c->tag};
         if (n->nout == BR_NET_EVENTS) {
             n->more = true;
@@ -390,14 +397,75 @@ static void tls_results(struct br_net *n)
 
 /* ---- all of them ---- */
 
-void br_conn_open(struct br_net *n, struct br_conn *c, uint64_t tag)
+static void open_fresh(struct br_net *n, struct br_conn *c, uint64_t tag)
 {
-    br_require(tag < BR_NET_TAGS);
     *c = (struct br_conn){.tag = tag, .fd = -1};
     if (n->config.target->plaintext)
         plain_open(n, c);
     else
         tls_open(n, c);
+}
+
+/* Whether it still is what it was when it was opened: nobody speaks before a request. */
+static bool untouched(struct br_conn *c)
+{
+    char byte;
+    if (c->state == BR_CONN_OPENING)
+        return c->again_us == 0;
+    if (c->state != BR_CONN_OPEN)
+        return false;
+    if (c->easy) /* what TLS itself has to say, OpenSSL takes in */
+        return br_conn_read(c, &byte, 1) == -EAGAIN;
+    return recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+static bool take_spare(struct br_net *n, struct br_conn *c, uint64_t tag)
+{
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.u64 = tag};
+    if (n->spare.state == BR_CONN_NONE)
+        return false;
+    if (br_now_us() >= n->spare_until_us || !untouched(&n->spare) ||
+        (n->spare.fd >= 0 && epoll_ctl(n->epoll, EPOLL_CTL_MOD, n->spare.fd, &ev) < 0)) {
+        br_conn_close(n, &n->spare);
+        return false;
+    }
+    *c = n->spare;
+    c->tag = tag;
+    n->spare = (struct br_conn){.fd = -1};
+    if (c->easy)
+        (void)curl_easy_setopt(c->easy, CURLOPT_PRIVATE, c);
+    return true;
+}
+
+void br_conn_open(struct br_net *n, struct br_conn *c, uint64_t tag)
+{
+    br_require(tag < TAG_SPARE);
+    if (!take_spare(n, c, tag))
+        open_fresh(n, c, tag);
+}
+
+void br_net_spare(struct br_net *n)
+{
+    unsigned s = n->config.target->plaintext ? 1 : BR_NET_SPARE_S;
+    if (n->spare.state != BR_CONN_NONE || n->config.target->unix_socket)
+        return;
+    n->spare_until_us = br_now_us() + (uint64_t)s * 1000000;
+    open_fresh(n, &n->spare, TAG_SPARE);
+}
+
+static void spare_event(struct br_net *n, uint32_t events)
+{
+    br_conn_event(n, &n->spare, events);
+    if (n->spare.state == BR_CONN_OPEN && n->spare.readable && !untouched(&n->spare))
+        br_conn_close(n, &n->spare);
+}
+
+/* Of no use any more, or of none from the beginning. */
+static void spare_check(struct br_net *n)
+{
+    bool bad = n->spare.state == BR_CONN_FAILED || n->spare.again_us;
+    if (n->spare.state != BR_CONN_NONE && (bad || br_now_us() >= n->spare_until_us))
+        br_conn_close(n, &n->spare);
 }
 
 void br_conn_event(struct br_net *n, struct br_conn *c, uint32_t events)
@@ -479,6 +547,7 @@ void br_conn_close(struct br_net *n, struct br_conn *c)
     }
     br_close(&c->fd);
     c->state = BR_CONN_NONE;
+    c->again_us = 0;
 }
 
 /* ---- waiting ---- */
@@ -486,11 +555,14 @@ void br_conn_close(struct br_net *n, struct br_conn *c)
 static int wait_ms(const struct br_net *n, int ms)
 {
     uint64_t now = br_now_us();
+    uint64_t due = n->curl_due_us;
     if (n->more)
         return 0;
-    if (n->curl_due_us == UINT64_MAX)
+    if (n->spare.state != BR_CONN_NONE && n->spare_until_us < due)
+        due = n->spare_until_us;
+    if (due == UINT64_MAX)
         return ms;
-    uint64_t left = n->curl_due_us <= now ? 0 : (n->curl_due_us - now + 999) / 1000;
+    uint64_t left = due <= now ? 0 : (due - now + 999) / 1000;
     return ms < 0 || left < (uint64_t)ms ? (left > 60000 ? 60000 : (int)left) : ms;
 }
 
@@ -505,6 +577,10 @@ int br_net_wait(struct br_net *n, struct br_net_event out[BR_NET_EVENTS], int ms
     if (k < 0 && errno != EINTR)
         return br_err_errno(err, BR_E_IO, "waiting failed");
     for (int i = 0; i < k; i++) {
+        if (ev[i].data.u64 == TAG_SPARE) {
+            spare_event(n, ev[i].events);
+            continue;
+        }
         if (ev[i].data.u64 < BR_NET_TAGS) {
             out[n->nout++] = (struct br_net_event){.tag = ev[i].data.u64, .events = ev[i].events};
             continue;
@@ -521,5 +597,6 @@ int br_net_wait(struct br_net *n, struct br_net_event out[BR_NET_EVENTS], int ms
     }
     if (n->multi)
         tls_results(n);
+    spare_check(n);
     return n->nout;
 }

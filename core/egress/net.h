@@ -52,8 +52,18 @@ void br_net_free(struct br_net **n);
 int br_net_watch(struct br_net *n, int fd, uint64_t tag, bool out);
 void br_net_unwatch(struct br_net *n, int fd);
 
-/* Begin. The state tells at once, or after a br_net_wait() that named the tag. Never blocks. */
+/*
+ * Begin, or take the one that was opened ahead if it is still as it should be. The state tells at
+ * once, or after a br_net_wait() that named the tag. Never blocks.
+ */
 void br_conn_open(struct br_net *n, struct br_conn *c, uint64_t tag);
+/*
+ * Open one ahead of the next request, if there is none. It carries nothing; it is closed after
+ * BR_NET_SPARE_S, or 1 second where it has no TLS and costs little, and as soon as anything at all
+ * comes from its other end. Over a Unix socket there is none.
+ */
+void br_net_spare(struct br_net *n);
+#define BR_NET_SPARE_S 10u
 /* Something came for its tag: look at the socket. `events`: of epoll, 0 for again_us. */
 void br_conn_event(struct br_net *n, struct br_conn *c, uint32_t events);
 /* Bytes written or read, 0 at the end of the answer, or a negative errno; -EAGAIN: later. */

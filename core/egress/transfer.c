@@ -44,6 +44,7 @@ struct br_transfers {
     size_t bodies; /* bytes of bodies that are kept */
     unsigned high; /* no slot from here on was ever used */
     unsigned nused;
+    bool answered;
     uint64_t due_us; /* no transfer is due before */
     unsigned nready;
     uint16_t ready[SLOTS];
@@ -149,15 +150,15 @@ static uint64_t tag_of(unsigned i, const struct transfer *t)
 
 static void end(struct br_transfers *ts, struct transfer *t, const struct br_err *why)
 {
-    uint64_t id = t->id, sent = t->body_at, got = t->got;
-    const struct br_err copy = *why;
+    /* the reader does not wait for the connection to be closed; `why` may be part of it */
+    ts->c.sink.end(ts->c.sink.ctx, t->id, why, t->body_at, t->got);
     release(ts, t);
-    ts->c.sink.end(ts->c.sink.ctx, id, &copy, sent, got);
 }
 
 static void end_ok(struct br_transfers *ts, struct transfer *t)
 {
     const struct br_err ok = {.code = BR_OK};
+    ts->answered = true;
     end(ts, t, &ok);
 }
 
@@ -563,4 +564,11 @@ int br_transfers_run(struct br_transfers *ts)
     uint64_t now = br_now_us();
     uint64_t ms = ts->due_us <= now ? 0 : (ts->due_us - now + 999) / 1000;
     return ms > 60000 ? 60000 : (int)ms;
+}
+
+bool br_transfers_answered(struct br_transfers *ts)
+{
+    bool is = ts->answered;
+    ts->answered = false;
+    return is;
 }

@@ -79,5 +79,7 @@ void br_transfers_event(struct br_transfers *ts, const struct br_net_event *ev);
 /* Go on with what can: reads a bounded amount each. Milliseconds until there is something to do
  * again; -1: only with an event. */
 int br_transfers_run(struct br_transfers *ts);
+/* True once after a complete answer: another request may follow, and find a connection. */
+bool br_transfers_answered(struct br_transfers *ts);
 
 #endif
