@@ -12,6 +12,7 @@ return policy.bundle {
   rules = {
     policy.allow { id = "read", action = "fs.read" },
     policy.allow { id = "write", action = "fs.write", accept = "over-broad" },
+    policy.allow { id = "adapter", action = "adapter.run" },
     policy.deny {
       id = "environment-files", action = { "fs.read", "fs.write" },
       path = { ".env", ".env.*", "**/.env", "**/.env.*", ".npmrc", "**/.npmrc", ".envrc", "**/.envrc" },

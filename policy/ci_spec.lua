@@ -8,6 +8,7 @@ describe("the bundle ci", function()
     { action = "fs.write", subject = ".github/workflows/ci.yml", effect = "deny", rule = "automation" },
     { action = "fs.write", subject = "sub/HEAD", effect = "deny", rule = "automation" },
     { action = "fs.write", subject = "a.pem", effect = "deny", rule = "write-keys" },
+    { action = "adapter.run", subject = "pi-coding@1", effect = "allow", rule = "adapter" },
     { exec = "ls", effect = "allow", rule = "harmless" },
     { exec = "make test", effect = "allow", rule = "build-and-test" },
     { exec = "npm run test:unit", effect = "allow", rule = "build-and-test" },

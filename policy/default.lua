@@ -50,6 +50,10 @@ return policy.bundle {
       reason = "it makes a directory a repository, or decides what git runs",
     },
 
+    -- Harnesses of others, which run inside the sandbox. Which ones, and with which profile, is said in
+    -- bridle.lua; no other can be started.
+    policy.allow { id = "adapter", action = "adapter.run" },
+
     -- Commands run inside the sandbox: no network, no credentials. What is not harmless is asked about.
     policy.otherwise { id = "exec", action = "process.exec" },
   },

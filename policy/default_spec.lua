@@ -37,6 +37,12 @@ describe("the default policy", function()
     })
   end)
 
+  describe("adapters", function()
+    testing.cases(bundle, {
+      { action = "adapter.run", subject = "pi-coding@1", effect = "allow", rule = "adapter" },
+    })
+  end)
+
   describe("commands", function()
     testing.cases(bundle, {
       { exec = { "git", "log" }, effect = "allow", rule = "harmless" },

@@ -29,6 +29,7 @@ return {
     landlock = "required",
     workspace = "lease",
     noexec = { "state" },
+    sockets = { "provider", "gate" },
     limits = {
       memory_bytes = 4 << 30,
       pids = 1024,

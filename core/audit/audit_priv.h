@@ -78,6 +78,7 @@ struct audit {
     struct br_store_info info; /* of AUDIT_START; redacted when the row of the run is made */
     char goal[BR_PATH_MAX];    /* as it came; info.goal is what is stored of it */
     bool with_egress, secret_known;
+    char token[BR_NAME_MAX]; /* of a guest at its provider; until the redactor knows it */
     char wanted[BR_NAME_MAX + 1];
     struct recorder rec;
     struct text_stream streams[AUDIT_STREAMS_MAX];

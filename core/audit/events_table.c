@@ -25,7 +25,9 @@
 #define ANY(n)            {.name = n, .kind = FIELD_ANY}
 #define ANY_OR_NULL(n)    {.name = n, .kind = FIELD_ANY, .optional = true, .or_null = true}
 #define OBJECT(n)         {.name = n, .kind = FIELD_OBJECT}
+#define ANY_OPT(n)        {.name = n, .kind = FIELD_ANY, .optional = true}
 #define USAGE(n)          {.name = n, .kind = FIELD_USAGE}
+#define USAGE_OPT(n)      {.name = n, .kind = FIELD_USAGE, .optional = true}
 #define RECORD_OPT(n, f)  {.name = n, .kind = FIELD_RECORD, .fields = f, .optional = true}
 #define LIST(n, f, b)     {.name = n, .kind = FIELD_LIST, .fields = f, .max = b}
 #define LIST_OPT(n, f, b) {.name = n, .kind = FIELD_LIST, .fields = f, .max = b, .optional = true}
@@ -93,7 +95,7 @@ FIELDS(bridle_run) {
     TEXT("tableSha256", 64, 64), INT("rules", 0, BR_RULES_MAX),
     TEXT("profile", 0, BR_NAME_MAX), TEXT_OPT("profileSha256", 64, 64),
     TEXT_OPT("policySha256", 64, 64), COUNT_OPT("policyGeneration"), TEXT_OPT("policyAt", 1, 64),
-    ENUM_OPT("policyBy", "start|signal|request"), COUNT_OPT("policyUid"), END};
+    ENUM_OPT("policyBy", "start|signal|request"), COUNT_OPT("policyUid"), ID_OPT("adapter"), END};
 FIELDS(bridle_table) {
     INT("part", 1, BR_RULES_MAX), INT("parts", 1, BR_RULES_MAX), OBJECT("table"), END};
 FIELDS(bridle_text) {
@@ -130,6 +132,34 @@ FIELDS(bridle_launch) {
 FIELDS(bridle_provider) {
     ID("requestId"), INT("status", 0, 999), COUNT("requestBytes"), COUNT("responseBytes"),
     COUNT("durationMs"), BOOL("scripted"), ID_OPT("providerRequestId"),
+    ENUM_OPT("route", "chat|responses|messages|models"), COUNT_OPT("reservedTokens"),
+    BOOL_OPT("settled"), COUNT_OPT("toolCalls"), COUNT_OPT("repairs"),
+    RECORD_OPT("error", error_fields), END};
+FIELDS(bridle_provider_refused) {
+    ID("code"), MESSAGE, END};
+FIELDS(harness_session) {
+    ENUM("intent", "new|resume"), ID_OPT("id"), END};
+FIELDS(harness_lease) {
+    COUNT("requests"), COUNT("tokens"), COUNT("requestBytes"), COUNT("responseBytes"),
+    COUNT("answerTokens"), COUNT("inFlight"), COUNT("seconds"), END};
+FIELDS(harness_tool) {
+    ID("name"), END};
+FIELDS(bridle_harness_started) {
+    ID("runId"), ID("adapter"), INT("revision", 1, 1000000), TEXT("adapterSha256", 64, 64),
+    ID("profile"), ID("image"), ID("model"), RECORD_OPT("session", harness_session),
+    LIST("tools", harness_tool, 32), BOOL("gate"), BOOL("contextFiles"),
+    RECORD_OPT("lease", harness_lease), COUNT("outputBytes"), COUNT("traceBytes"),
+    TEXT("deadline", 1, 64), END};
+FIELDS(harness_artifact) {
+    ENUM("kind", "text|json"), TEXT_OPT("text", 0, 512 * 1024), ANY_OPT("value"), END};
+FIELDS(harness_receipt) {
+    ID("name"), ENUM("status", "ok|error|denied"), INT("count", 1, 1000000), END};
+FIELDS(bridle_harness_result) {
+    ID("runId"), ENUM("status", "completed|failed|refused"), ID("adapter"),
+    INT("revision", 1, 1000000), RECORD_OPT("session", harness_session),
+    RECORD_OPT("artifact", harness_artifact), LIST("tools", harness_receipt, 96),
+    USAGE_OPT("usage"), ID_OPT("providerRevision"), INT_OPT("exitCode", 0, 255),
+    INT_OPT("signal", 1, 255), COUNT("stdoutBytes"), COUNT("stderrBytes"), COUNT("durationMs"),
     RECORD_OPT("error", error_fields), END};
 FIELDS(change) {
     TEXT("path", 1, BR_PATH_MAX), ENUM("change", "added|modified|removed"),
@@ -170,6 +200,9 @@ static const struct event_type types[] = {
     {"bridle.grant", bridle_grant, false},
     {"bridle.launch", bridle_launch, false},
     {"bridle.provider", bridle_provider, false},
+    {"bridle.provider.refused", bridle_provider_refused, false},
+    {"bridle.harness.started", bridle_harness_started, false},
+    {"bridle.harness.result", bridle_harness_result, false},
     {"bridle.workspace", bridle_workspace, false},
     {"bridle.notice", bridle_notice, false},
     {"bridle.policy.error", bridle_policy_error, false},

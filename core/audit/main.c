@@ -91,6 +91,7 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     copy_cut(rd, a->info.model, sizeof(a->info.model));
     copy_cut(rd, a->goal, sizeof(a->goal));
     br_rd_str(rd, a->info.owner, sizeof(a->info.owner));
+    br_rd_str(rd, a->token, sizeof(a->token));
     a->dirfd = br_msg_take_fd(m);
     a->session.fd = flags & WITH_SESSION ? br_msg_take_fd(m) : -1;
     a->client.fd = flags & WITH_CLIENT ? br_msg_take_fd(m) : -1;
@@ -107,7 +108,7 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
 }
 
 static const struct br_msg_rule supervision_rules[] = {
-    {BR_MSG_AUDIT_START, BR_PERMIT | BR_ONCE, 30, BR_MSG_MAX, 1, 4, on_start},
+    {BR_MSG_AUDIT_START, BR_PERMIT | BR_ONCE, 34, BR_MSG_MAX, 1, 4, on_start},
     {BR_MSG_AUDIT_CLOSE, BR_ONCE, 25, BR_MSG_MAX, 0, 0, record_on_close},
 };
 
@@ -165,6 +166,9 @@ static int start(struct audit *a, struct br_err *err)
         r = br_store_open(a->dirfd, &a->rec.store, err);
     if (r == 0 && !(a->rec.redact = br_redact_new()))
         r = br_err_set(err, BR_E_REDACTION_FAILED, "no memory for the redactor");
+    if (r == 0 && a->token[0])
+        r = br_redact_secret(a->rec.redact, "run-token", a->token, strlen(a->token), err);
+    explicit_bzero(a->token, sizeof(a->token));
     if (r == 0 && !(a->loop = br_loop_new()))
         r = br_err_set(err, BR_E_NOMEM, "no memory for the event loop");
     if (r == 0 && a->mode == AUDIT_RECORD)

@@ -176,6 +176,7 @@ void h_start(struct harness *h, int mode, unsigned flags, const char *run_id, co
     br_buf_put_str(&o.buf, h->model ? h->model : "test-model");
     br_buf_put_str(&o.buf, h->goal ? h->goal : "mend the test; password=hunter2-goal");
     br_buf_put_str(&o.buf, owner);
+    br_buf_put_str(&o.buf, h->token ? h->token : "");
     br_out_fd(&o, open(h->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), true);
     if (flags & H_SESSION)
         br_out_fd(&o, make_pair(h, &h->session, "audit"), true);

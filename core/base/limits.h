@@ -54,6 +54,9 @@
 #define BR_TOOL_RESULT_MAX (128u * 1024)
 #define BR_EXEC_OUTPUT_MAX (64u * 1024)
 #define BR_EXEC_ARGS_MAX 256u
+/* What a guest may write to stdout: one run frame (core/frame says how large that is), and the
+ * beginning of what is too much. */
+#define BR_GUEST_OUTPUT_MAX (1024u * 1024 + 16)
 
 /* allowed_paths of one manifest: each becomes a mount */
 #define BR_ALLOWED_PATHS_MAX 64u

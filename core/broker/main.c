@@ -340,8 +340,16 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     return r < 0 ? r : sent;
 }
 
+/* Nobody is served there: the socket is closed, and who connects to it is refused. */
+static int on_listen(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    (void)c, (void)m, (void)ctx, (void)err;
+    return 0;
+}
+
 static const struct br_msg_rule sup_rules[] = {
     {BR_MSG_BROKER_START, BR_PERMIT | BR_ONCE, 48, BR_MSG_MAX, 2, 2, on_start},
+    {BR_MSG_BROKER_LISTEN, BR_PERMIT | BR_ONCE, 0, 0, 1, 1, on_listen},
 };
 
 static int broker_run(struct broker *b, struct br_err *err)

@@ -137,8 +137,8 @@ static void test_route_and_type(void **state)
     for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
         struct br_broker_request q;
         struct br_err err;
-        int r = br_broker_check(BR_PATH_CHAT, "m", rows[i].method, rows[i].path, rows[i].type,
-                                body, sizeof(body) - 1, &q, &err);
+        int r = br_broker_check(BR_PATH_CHAT, "m", rows[i].method, rows[i].path, rows[i].type, body,
+                                sizeof(body) - 1, &q, &err);
         if ((r == 0) != rows[i].ok)
             fail_msg("%s %s %s: %d", rows[i].method, rows[i].path, rows[i].type, r);
     }

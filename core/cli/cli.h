@@ -314,9 +314,12 @@ struct br_cli_foreground {
     const struct br_cli_args *args;
     const char *dir, *manifest, *goal;
     const char *policy;  /* NULL: --policy, if the verb has it; "": the one that is built in */
+    bool no_policy;      /* --policy names something else */
     bool as_read;        /* the policy is the one that is read here, whatever is held */
     const char *model;   /* NULL: --model, if the verb has it */
     const char *profile; /* NULL: --profile, if the verb has it */
+    const char *adapter; /* ID@REVISION; NULL: Bridle's own agent */
+    const char *resume;  /* a session; NULL: a new one */
     char *const *argv;
     unsigned argc;
     bool json;

@@ -20,12 +20,18 @@ void br_cli_documents_free(struct br_cli_documents *d)
     br_cli_file_free(&d->profile);
 }
 
-static const char *option(const struct br_cli_args *a, const char *name)
+static const char *given(const struct br_cli_args *a, const char *name)
 {
     for (unsigned i = 0; i < BR_CLI_OPTS_MAX && a->verb->opts[i].name; i++)
         if (strcmp(a->verb->opts[i].name, name) == 0)
             return a->value[i];
     return NULL;
+}
+
+/* The operator's policy, if one is named. */
+static const char *policy_of(const struct br_cli_foreground *f)
+{
+    return f->policy || f->no_policy ? f->policy : given(f->args, "policy");
 }
 
 /* A path, by its look; any other word is the name of a built-in profile. */
@@ -103,8 +109,8 @@ static void put_choice(const struct br_cli_foreground *f, const struct br_cli_do
                        struct br_out *o)
 {
     struct br_profile_choice c = {.name = ""};
-    const char *word = f->profile ? f->profile : option(f->args, "profile");
-    const char *image = option(f->args, "image"), *backend = option(f->args, "backend");
+    const char *word = f->profile ? f->profile : given(f->args, "profile");
+    const char *image = given(f->args, "image"), *backend = given(f->args, "backend");
     bool own = d->profile.path[0] != 0;
     snprintf(c.name, sizeof(c.name), "%s", own || !word ? "" : word);
     snprintf(c.path, sizeof(c.path), "%s", d->profile.path);
@@ -128,13 +134,13 @@ int br_cli_documents_read(const struct br_cli_foreground *f, struct br_cli_docum
         r = br_cli_file_read(&d->manifest, f->manifest, "manifest", BR_E_INVALID_MANIFEST,
                              BR_MANIFEST_MAX, err);
     if (r == 0 && !(f->policy && !f->policy[0]))
-        r = read_policy(f->policy ? f->policy : option(f->args, "policy"), d, err);
+        r = read_policy(policy_of(f), d, err);
     /* models are called by an agent only; a profile may need the image that is named there */
-    const char *profile = f->profile ? f->profile : option(f->args, "profile");
+    const char *profile = f->profile ? f->profile : given(f->args, "profile");
     if (r == 0 && (f->mode == BR_RUN_AGENT || (profile && strcmp(profile, "run-v1") != 0)))
-        r = br_cli_file_config(&d->config, option(f->args, "config"), "bridle.lua", "configuration",
+        r = br_cli_file_config(&d->config, given(f->args, "config"), "bridle.lua", "configuration",
                                BR_E_INVALID_CONFIG, BR_CONFIG_MAX, err);
-    const char *scenario = option(f->args, "scenario");
+    const char *scenario = given(f->args, "scenario");
     if (r == 0 && scenario)
         r = br_cli_file_read(&d->scenario, scenario, "scenario", BR_E_INVALID_CONFIG,
                              BR_MANIFEST_MAX, err);
@@ -159,14 +165,14 @@ static uint8_t policy_from(const struct br_cli_foreground *f)
 {
     if (f->policy && !f->policy[0])
         return BR_POLICY_BUILT_IN;
-    return f->policy || f->as_read || option(f->args, "policy") ? BR_POLICY_NAMED : BR_POLICY_FOUND;
+    return policy_of(f) || f->as_read ? BR_POLICY_NAMED : BR_POLICY_FOUND;
 }
 
 int br_cli_documents_send(const struct br_cli_foreground *f, const struct br_cli_documents *d,
                           bool can_ask, struct br_cli_client *c, struct br_err *err)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    const char *model = f->model ? f->model : option(f->args, "model");
+    const char *model = f->model ? f->model : given(f->args, "model");
     br_buf_put_u8(&o.buf, (uint8_t)f->mode);
     br_buf_put_str(&o.buf, d->workspace);
     br_buf_put_str(&o.buf, d->manifest.path);
@@ -187,6 +193,8 @@ int br_cli_documents_send(const struct br_cli_foreground *f, const struct br_cli
     br_buf_put_u32(&o.buf, f->argc);
     for (unsigned i = 0; i < f->argc; i++)
         br_buf_put_str(&o.buf, f->argv[i]);
+    br_buf_put_str(&o.buf, f->adapter ? f->adapter : "");
+    br_buf_put_str(&o.buf, f->resume ? f->resume : "");
     if (o.buf.failed || o.failed)
         return br_err_set(err, BR_E_USAGE,
                           "the command and the paths are too long to send; nothing was started");

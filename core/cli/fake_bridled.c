@@ -263,6 +263,12 @@ static int on_run(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err 
         br_rd_str(&m->rd, s, sizeof(s));
         note("argv=%s", s);
     }
+    br_rd_str(&m->rd, s, sizeof(s));
+    if (s[0])
+        note("adapter=%s", s);
+    br_rd_str(&m->rd, s, sizeof(s));
+    if (s[0])
+        note("resume=%s", s);
     br_require(br_rd_done(&m->rd) == 0);
     br_loop_stop(loop);
     return 0;

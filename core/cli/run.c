@@ -25,6 +25,13 @@ static int join_goal(const struct br_cli_args *a, struct br_buf *goal, struct br
     return 0;
 }
 
+/* With an adapter, -p names its profile: `run -p workspace-v1 -a pi-coding@1`. A file, and the name
+ * of a shipped policy, stay what they are. */
+static bool is_profile(const char *word)
+{
+    return !br_cli_is_shipped(word) && !strpbrk(word, "/.");
+}
+
 int br_cli_run(const struct br_cli_args *a)
 {
     struct br_err err = {.code = BR_OK};
@@ -41,6 +48,12 @@ int br_cli_run(const struct br_cli_args *a)
                                   .manifest = br_cli_opt(a, "task"),
                                   .goal = (char *)goal.data,
                                   .json = br_cli_opt(a, "json") != NULL,
+                                  .adapter = br_cli_opt(a, "adapter"),
                                   .wall_seconds = seconds};
+    const char *p = br_cli_opt(a, "policy");
+    if (f.adapter && p && !br_cli_opt(a, "profile") && is_profile(p)) {
+        f.profile = p;
+        f.no_policy = true;
+    }
     return br_cli_foreground(&f);
 }

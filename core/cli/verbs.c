@@ -62,6 +62,10 @@ const struct br_cli_verb br_cli_verbs[] = {
                  OPT_POLICY,
                  OPT_PROFILE,
                  OPT_IMAGE,
+                 {"adapter", 'a', "ADAPTER",
+                  "a harness of its own instead of Bridle's agent, as\n"
+                  "ID@REVISION; it must be named in bridle.lua",
+                  BR_COMPLETE_NONE},
                  {"model", 'm', "MODEL", "a model, as NAME or PROVIDER/NAME", BR_COMPLETE_NONE},
                  OPT_CONFIG,
                  {"scenario", 0, "FILE", "what the scripted provider plays", BR_COMPLETE_FILE},

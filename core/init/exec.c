@@ -39,6 +39,8 @@ struct br_init_exec {
     int status;
     bool done;
     bool timed_out, aborted;
+    struct br_buf *raw; /* of a GUEST: where its stdout goes, whole */
+    bool overflow;      /* and it was more than that may be */
     uint64_t started_us;
     int out_fd[2]; /* reading ends of stdout and stderr */
     struct br_capture out[2];
@@ -201,6 +203,17 @@ void br_init_exec_abort(struct br_init *in)
 
 /* ---- while it runs ---- */
 
+/* Of more than it may be the beginning is kept, which is enough to say what was wrong. */
+static void put_raw(struct br_init_exec *x, const char *chunk, size_t n)
+{
+    size_t room = x->raw->max - x->raw->len;
+    br_buf_put(x->raw, chunk, n < room ? n : room);
+    x->out[0].total += n;
+    if (n > room && !x->overflow && !x->done)
+        kill_rest(x);
+    x->overflow |= n > room;
+}
+
 enum piece { PIECE_END, PIECE_READ, PIECE_LATER };
 
 static enum piece read_some(struct br_init_exec *x, int i)
@@ -209,7 +222,10 @@ static enum piece read_some(struct br_init_exec *x, int i)
     ssize_t r = read(x->out_fd[i], chunk, sizeof(chunk));
     if (r < 0)
         return errno == EAGAIN ? PIECE_LATER : errno == EINTR ? PIECE_READ : PIECE_END;
-    br_capture_put(&x->out[i], chunk, (size_t)r);
+    if (i == 0 && x->raw)
+        put_raw(x, chunk, (size_t)r);
+    else
+        br_capture_put(&x->out[i], chunk, (size_t)r);
     return r > 0 ? PIECE_READ : PIECE_END;
 }
 
@@ -296,7 +312,7 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 
 static bool put_result(const struct br_init_exec *x, size_t max, struct br_buf *out)
 {
-    uint64_t o = x->out[0].total, e = x->out[1].total;
+    uint64_t o = x->raw ? 0 : x->out[0].total, e = x->out[1].total;
     /* half is stderr's if it needs it, and each may use what the other leaves */
     uint64_t keep_e = min_u64(e, max / 2), keep_o = min_u64(o, max - keep_e);
     keep_e = min_u64(e, max - keep_o);
@@ -304,14 +320,18 @@ static bool put_result(const struct br_init_exec *x, size_t max, struct br_buf *
         br_buf_printf(out, "{\"exitCode\":%d", WEXITSTATUS(x->status));
     else
         br_buf_printf(out, "{\"signal\":%d", WTERMSIG(x->status));
-    br_buf_printf(out, ",\"stdout\":");
-    br_capture_json(&x->out[0], keep_o, out);
+    if (x->raw) {
+        br_buf_printf(out, ",\"overflow\":%s", x->overflow ? "true" : "false");
+    } else {
+        br_buf_printf(out, ",\"stdout\":");
+        br_capture_json(&x->out[0], keep_o, out);
+    }
     br_buf_printf(out, ",\"stderr\":");
     br_capture_json(&x->out[1], keep_e, out);
     br_buf_printf(out,
                   ",\"stdoutBytes\":%llu,\"stderrBytes\":%llu,\"truncated\":%s,\"timedOut\":%s,"
                   "\"durationMs\":%llu}",
-                  (unsigned long long)o, (unsigned long long)e,
+                  (unsigned long long)x->out[0].total, (unsigned long long)e,
                   keep_o < o || keep_e < e ? "true" : "false", x->timed_out ? "true" : "false",
                   (unsigned long long)((br_now_us() - x->started_us) / 1000));
     return !out->failed;
@@ -339,18 +359,22 @@ static int put_not_started(int e, const char *name, struct br_buf *out)
 
 static int check_arguments(const struct br_init_call *call, struct br_err *err)
 {
+    bool guest = call->op == BR_OP_GUEST;
+    uint32_t longest = guest ? BR_RUN_SECONDS_MAX * 1000u : BR_INIT_TIMEOUT_MS_MAX;
+    uint32_t most = guest ? BR_GUEST_OUTPUT_MAX : BR_EXEC_OUTPUT_MAX;
     if (call->argc == 0 || call->argc > BR_EXEC_ARGS_MAX)
         return br_err_set(err, BR_E_INVALID_ARGUMENTS,
                           "a command has 1 to %u words, not %u; nothing was started",
                           BR_EXEC_ARGS_MAX, call->argc);
-    if (call->timeout_ms == 0 || call->timeout_ms > BR_INIT_TIMEOUT_MS_MAX)
+    if (call->timeout_ms == 0 || call->timeout_ms > longest)
         return br_err_set(err, BR_E_LIMIT_EXCEEDED,
                           "the time limit is %u ms, it must be 1 to %u; nothing was started",
-                          call->timeout_ms, BR_INIT_TIMEOUT_MS_MAX);
-    if (call->output_max == 0 || call->output_max > BR_EXEC_OUTPUT_MAX)
+                          call->timeout_ms, longest);
+    if (call->output_max == 0 || call->output_max > most ||
+        (guest && (call->limit == 0 || call->limit > BR_EXEC_OUTPUT_MAX)))
         return br_err_set(err, BR_E_LIMIT_EXCEEDED,
                           "the output limit is %llu bytes, it must be 1 to %u; nothing was started",
-                          (unsigned long long)call->output_max, BR_EXEC_OUTPUT_MAX);
+                          (unsigned long long)call->output_max, most);
     return 0;
 }
 
@@ -377,14 +401,13 @@ static void exec_free(struct br_init_exec *x)
     }
 }
 
-int br_init_exec(struct br_init *in, const struct br_init_call *call, struct br_buf *out,
-                 struct br_err *err)
+/* `raw`: where the stdout of a guest goes; NULL for a command. */
+static int exec_call(struct br_init *in, const struct br_init_call *call, struct br_buf *raw,
+                     struct br_buf *out, struct br_err *err)
 {
-    int r = check_arguments(call, err);
-    if (r < 0)
-        return r;
+    const size_t keep[2] = {raw ? 2 : call->output_max, raw ? call->limit : call->output_max};
     __attribute__((cleanup(exec_free))) struct br_init_exec x = {
-        .in = in, .id = in->call_id, .out_fd = {-1, -1}};
+        .in = in, .id = in->call_id, .raw = raw, .out_fd = {-1, -1}};
     __attribute__((cleanup(child_close))) struct child c = {
         .cwd = -1, .stdin_fd = -1, .pipe = {{-1, -1}, {-1, -1}}};
     c.cwd =
@@ -399,7 +422,7 @@ int br_init_exec(struct br_init *in, const struct br_init_call *call, struct br_
         return start_err(errno, err);
     for (int i = 0; i < 2; i++) {
         if (pipe2(c.pipe[i], O_CLOEXEC) < 0 || fcntl(c.pipe[i][0], F_SETFL, O_NONBLOCK) < 0 ||
-            br_capture_init(&x.out[i], call->output_max) < 0)
+            br_capture_init(&x.out[i], keep[i]) < 0)
             return start_err(errno, err);
     }
     x.started_us = br_now_us();
@@ -412,13 +435,30 @@ int br_init_exec(struct br_init *in, const struct br_init_call *call, struct br_
     x.out_fd[0] = br_steal_fd(&c.pipe[0][0]);
     x.out_fd[1] = br_steal_fd(&c.pipe[1][0]);
     child_close(&c);
-    r = run(&x, call->timeout_ms, err);
+    int r = run(&x, call->timeout_ms, err);
     if (r < 0)
         return r;
-    for (size_t max = call->output_max; !put_result(&x, max, out); max = max * 3 / 4) {
+    for (size_t max = keep[1]; !put_result(&x, max, out); max = max * 3 / 4) {
         br_buf_reset(out); /* escapes made it too large: show less, and say so */
         if (max == 0)
             return br_err_set(err, BR_E_LIMIT_EXCEEDED, "the result does not fit");
     }
     return x.aborted ? br_err_set(err, BR_E_CANCELED, "the command was aborted and killed") : 0;
+}
+
+int br_init_exec(struct br_init *in, const struct br_init_call *call, struct br_buf *out,
+                 struct br_err *err)
+{
+    int r = check_arguments(call, err);
+    return r < 0 ? r : exec_call(in, call, NULL, out, err);
+}
+
+int br_init_guest(struct br_init *in, const struct br_init_call *call, struct br_buf *out,
+                  struct br_err *err)
+{
+    int r = check_arguments(call, err);
+    if (r < 0)
+        return r;
+    br_buf_init(&in->raw, call->output_max);
+    return exec_call(in, call, &in->raw, out, err);
 }

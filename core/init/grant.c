@@ -21,6 +21,8 @@ static const char *op_action(unsigned op)
         return "fs.write";
     case BR_OP_EXEC:
         return "process.exec";
+    case BR_OP_GUEST:
+        return "adapter.run";
     default:
         return NULL;
     }
@@ -29,6 +31,8 @@ static const char *op_action(unsigned op)
 /* The bytes that the policy decided on. */
 static int call_subject(const struct br_init_call *call, struct br_buf *out)
 {
+    if (call->op == BR_OP_GUEST)
+        return br_buf_put(out, call->text.data, call->text.len);
     if (call->op != BR_OP_EXEC)
         return br_buf_put(out, call->path, strlen(call->path));
     if (call->flag == 0)

@@ -55,6 +55,8 @@ struct br_init {
     int sigfd;            /* owned: SIGCHLD */
     uint64_t call_id;     /* of the present call: its INIT_PROGRESS carries it */
     unsigned inherited;   /* open descriptors beyond the channel, at the start */
+    int sockets[2];       /* owned until INIT_READY: of the provider, of the gate; -1: none */
+    struct br_buf raw;    /* stdout of the present GUEST */
     int fatal;            /* negative code: the channel ended during a call; serve no more */
 };
 
@@ -64,6 +66,8 @@ struct br_init {
  */
 int br_init_open(struct br_init *in, int chan_fd, int root_fd, bool pid1, struct br_err *err);
 void br_init_close(struct br_init *in);
+/* sockets.c: make one of the sockets that BR_INIT_PROVIDER and BR_INIT_GATE name. */
+int br_init_listen(struct br_init *in, const char *word, struct br_err *err);
 /* Send INIT_READY and serve until the session goes: -BR_E_PEER_GONE then, or another code. */
 int br_init_serve(struct br_init *in, struct br_err *err);
 
@@ -91,6 +95,8 @@ br_init_op_fn br_init_fs_write;
 br_init_op_fn br_init_fs_edit;
 /* Serves the channel while the command runs; in->fatal is set if that ended. */
 br_init_op_fn br_init_exec;
+/* The same for a GUEST; what it wrote to stdout is in in->raw. */
+br_init_op_fn br_init_guest;
 
 /* INIT_ABORT: end the present EXEC, if there is one. */
 void br_init_exec_abort(struct br_init *in);

@@ -35,7 +35,7 @@ static unsigned count_inherited(void)
     return open;
 }
 
-static int start(struct br_init *in, bool pid1, struct br_err *err)
+static int start(struct br_init *in, bool pid1, char *const *words, struct br_err *err)
 {
     unsigned inherited = count_inherited();
     for (int fd = 0; fd <= CHANNEL_FD; fd++)
@@ -55,16 +55,18 @@ static int start(struct br_init *in, bool pid1, struct br_err *err)
         return br_err_errno(err, BR_E_INVALID_WORKSPACE, "the workspace could not be opened");
     int r = br_init_open(in, CHANNEL_FD, root, pid1, err);
     in->inherited = inherited;
+    for (; pid1 && r == 0 && *words; words++)
+        r = br_init_listen(in, *words, err);
     return r;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    struct br_init in = {.root = -1, .sigfd = -1, .chan = {.fd = -1}};
+    struct br_init in = {.root = -1, .sigfd = -1, .chan = {.fd = -1}, .sockets = {-1, -1}};
     struct br_err err = {.code = BR_OK};
     bool pid1 = getpid() == 1;
     br_log_init("bridle-init", BR_LOG_WARN);
-    int r = start(&in, pid1, &err);
+    int r = start(&in, pid1, argv + (argc > 0), &err);
     if (r == 0)
         r = br_init_serve(&in, &err);
     if (r < 0 && r != -BR_E_PEER_GONE)

@@ -20,6 +20,8 @@ static int send_result(struct br_init *in, uint64_t id, int code, const struct b
     br_buf_put_u32(&o.buf, (uint32_t)-code);
     br_buf_put_str(&o.buf, code ? why->text : "");
     br_out_blob(&o, json->data, json->len);
+    if (in->raw.max) /* of a guest */
+        br_out_blob(&o, in->raw.data, in->raw.len);
     return br_chan_send(&in->chan, BR_MSG_INIT_RESULT, id, &o, err);
 }
 
@@ -30,6 +32,7 @@ static int do_op(struct br_init *in, const struct br_init_call *call, struct br_
         [BR_OP_FS_READ] = br_init_fs_read,     [BR_OP_FS_LIST] = br_init_fs_list,
         [BR_OP_FS_SEARCH] = br_init_fs_search, [BR_OP_FS_WRITE] = br_init_fs_write,
         [BR_OP_FS_EDIT] = br_init_fs_edit,     [BR_OP_EXEC] = br_init_exec,
+        [BR_OP_GUEST] = br_init_guest,
     };
     if (call->op >= BR_ARRAY_LEN(ops) || !ops[call->op])
         return br_err_set(err, BR_E_INVALID_ARGUMENTS, "operation %u is not known", call->op);
@@ -61,7 +64,10 @@ static int on_call(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
         return br_err_set(err, (enum br_code) - in->fatal, "%s", why.text);
     br_chan_permit(c, BR_MSG_INIT_CALL);
     br_chan_permit(c, BR_MSG_INIT_SNAPSHOT);
-    return send_result(in, id, r, &why, &json, err);
+    r = send_result(in, id, r, &why, &json, err);
+    br_buf_free(&in->raw);
+    br_buf_init(&in->raw, 0);
+    return r;
 }
 
 static int on_abort(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
@@ -100,7 +106,7 @@ static int on_child(void *ctx, int fd, short revents, struct br_err *err)
 
 int br_init_open(struct br_init *in, int chan_fd, int root_fd, bool pid1, struct br_err *err)
 {
-    *in = (struct br_init){.root = root_fd, .pid1 = pid1, .sigfd = -1};
+    *in = (struct br_init){.root = root_fd, .pid1 = pid1, .sigfd = -1, .sockets = {-1, -1}};
     br_chan_init(&in->chan, chan_fd, "session", init_rules, BR_ARRAY_LEN(init_rules), in);
     sigset_t chld;
     sigemptyset(&chld);
@@ -124,6 +130,9 @@ void br_init_close(struct br_init *in)
     br_close(&in->sigfd);
     br_close(&in->root);
     br_init_snapshot_free(&in->base);
+    br_buf_free(&in->raw);
+    for (unsigned i = 0; i < BR_ARRAY_LEN(in->sockets); i++)
+        br_close(&in->sockets[i]);
     if (in->loop)
         br_loop_free(&in->loop);
 }
@@ -136,7 +145,11 @@ int br_init_serve(struct br_init *in, struct br_err *err)
     if (r < 0)
         return br_err_set(err, BR_E_INTERNAL, "the measurements of the sandbox do not fit");
     br_out_blob(&o, json.data, json.len);
+    for (unsigned i = 0; i < BR_ARRAY_LEN(in->sockets); i++)
+        if (in->sockets[i] >= 0) /* and nothing in here can accept on them */
+            br_out_fd(&o, br_steal_fd(&in->sockets[i]), true);
     r = br_chan_send(&in->chan, BR_MSG_INIT_READY, 0, &o, err);
+    br_out_free(&o);
     if (r < 0)
         return r;
     return br_loop_run(in->loop, NULL, err);

@@ -40,6 +40,15 @@ enum { BR_BOX_FD_CHAN, BR_BOX_FD_WORKSPACE, BR_BOX_FD_ALLOWED };
 #define BR_BOX_SIGPENDING 4096u
 #define BR_BOX_MSGQUEUE 819200u
 
+/* Flags with which there is a tmpfs for sockets, how large that is, and how many inodes it has: the
+ * directory and its sockets. */
+#define BR_BOX_SOCKETS (BR_PLAN_BROKER | BR_PLAN_GATE)
+#define BR_BOX_BROKER_BYTES 4096ull
+static inline unsigned long long br_box_broker_inodes(uint32_t flags)
+{
+    return 1ull + (unsigned)__builtin_popcount(flags & BR_BOX_SOCKETS);
+}
+
 /* One mount on the workspace: an allowed path, or a cover. */
 struct br_step {
     bool cover;

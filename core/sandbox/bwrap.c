@@ -68,8 +68,9 @@ static void put_masks(struct br_bwrap_argv *a, uint64_t masked)
     }
 }
 
-int br_bwrap_argv(struct br_bwrap_argv *a, uint64_t masked, struct br_err *err)
+int br_bwrap_argv(struct br_bwrap_argv *a, uint64_t masked, uint32_t flags, struct br_err *err)
 {
+    char *init[BR_BOX_ARGS_MAX];
     static const char *const first[] = {
         BR_BWRAP_PROGRAM, "--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net",
         "--unshare-uts", "--unshare-cgroup", "--die-with-parent", "--new-session", "--as-pid-1",
@@ -98,6 +99,9 @@ int br_bwrap_argv(struct br_bwrap_argv *a, uint64_t masked, struct br_err *err)
     }
     for (unsigned i = 0; i < BR_ARRAY_LEN(last); i++)
         arg(a, last[i]);
+    br_child_init_argv(flags, init);
+    for (unsigned i = 1; init[i]; i++)
+        arg(a, init[i]);
     a->v[a->n] = NULL;
     return a->full ? br_err_set(err, BR_E_INTERNAL, "bubblewrap's command line is too long") : 0;
 }

@@ -23,10 +23,11 @@ struct br_bwrap_argv {
 };
 /*
  * The command line. It depends on this host and this build only: what a plan asks for is mounted,
- * limited and mapped before bubblewrap starts, so that no text of a plan is ever an argument.
- * `masked`: which of br_mask_path() the kernel has. -BR_E_INTERNAL if it is too long.
+ * limited and mapped before bubblewrap starts, so that no text of a plan is ever an argument; its
+ * flags only say which sockets pid 1 is to make. `masked`: which of br_mask_path() the kernel has.
+ * -BR_E_INTERNAL if it is too long.
  */
-int br_bwrap_argv(struct br_bwrap_argv *a, uint64_t masked, struct br_err *err);
+int br_bwrap_argv(struct br_bwrap_argv *a, uint64_t masked, uint32_t flags, struct br_err *err);
 
 /* -BR_E_REQUIREMENT_MISSING: bubblewrap is not there, or cannot express this plan. */
 int br_bwrap_possible(const struct br_host *h, const struct br_plan *plan, struct br_err *err);

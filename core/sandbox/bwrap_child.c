@@ -119,7 +119,7 @@ int br_bwrap_child(const struct br_host *h, struct br_box_shared *s, int ctl, in
     if (r == 0)
         r = mount_plan(h, s, fds, err);
     if (r == 0)
-        r = br_bwrap_argv(&argv, h->masked, err);
+        r = br_bwrap_argv(&argv, h->masked, s->flags, err);
     int filter = r < 0 ? r : filter_file(h, err);
     r = filter < 0 ? filter : arrange_fds(&ctl, filter, fds[BR_BOX_FD_CHAN], err);
     if (r == 0)

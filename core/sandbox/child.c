@@ -225,13 +225,27 @@ int br_child_receive(int ctl, const struct br_box_shared *s, int *fds, struct br
                : br_err_set(err, BR_E_INTERNAL, "the launcher's plan did not arrive");
 }
 
+/* Room for its sockets and nothing else: what pid 1 makes there fills it. */
+static int mount_broker(uint32_t flags, struct br_err *err)
+{
+    char opts[64];
+    if (!(flags & BR_BOX_SOCKETS))
+        return 0;
+    snprintf(opts, sizeof(opts), "size=%llu,nr_inodes=%llu,mode=755", BR_BOX_BROKER_BYTES,
+             br_box_broker_inodes(flags));
+    STEP(br_sys_mount("tmpfs", BR_BOX_BROKER, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, opts),
+         BR_BOX_BROKER);
+    return 0;
+}
+
 int br_child_mount_plan(const struct br_host *h, struct br_box_shared *s, const int *fds,
                         struct br_err *err)
 {
     int r = s->workspace == BR_WORKSPACE_BIND ? br_attach_workspace(h, s, fds, err) : 0;
-    return r < 0 ? r
-                 : br_leases_attach(s, fds[BR_BOX_FD_WORKSPACE],
-                                    fds + BR_BOX_FD_ALLOWED + s->nallowed, err);
+    if (r == 0)
+        r = br_leases_attach(s, fds[BR_BOX_FD_WORKSPACE], fds + BR_BOX_FD_ALLOWED + s->nallowed,
+                             err);
+    return r < 0 ? r : mount_broker(s->flags, err);
 }
 
 static int mount_all(const struct br_host *h, struct br_box_shared *s, const int *fds,
@@ -284,6 +298,17 @@ static int narrow_cpus(uint32_t percent, int seed, struct br_err *err)
             CPU_SET(i, &some);
     STEP(br_sys_setaffinity(&some, sizeof(some)), "the CPUs that it may use");
     return 0;
+}
+
+void br_child_init_argv(uint32_t flags, char *argv[BR_BOX_ARGS_MAX])
+{
+    unsigned n = 0;
+    argv[n++] = (char *)(uintptr_t) "bridle-init";
+    if (flags & BR_PLAN_BROKER)
+        argv[n++] = (char *)(uintptr_t)BR_INIT_PROVIDER;
+    if (flags & BR_PLAN_GATE)
+        argv[n++] = (char *)(uintptr_t)BR_INIT_GATE;
+    argv[n] = NULL;
 }
 
 /* Not more than this, and not more than the launcher has. */
@@ -380,7 +405,7 @@ static int confine(const struct br_host *h, const struct br_box_shared *s, int c
 
 static int child(const struct br_host *h, struct br_box_shared *s, int ctl, int root)
 {
-    static char *const argv[] = {(char *)(uintptr_t) "bridle-init", NULL};
+    char *argv[BR_BOX_ARGS_MAX];
     struct br_err *err = &s->err;
     int fds[BR_BOX_FDS_MAX], rules = -1;
     if (!br_weak(FDS))
@@ -406,6 +431,7 @@ static int child(const struct br_host *h, struct br_box_shared *s, int ctl, int 
     if (r < 0)
         return r;
     STEP(br_sys_prctl(PR_SET_DUMPABLE, 0, 0), "not dumpable");
+    br_child_init_argv(s->flags, argv);
     (void)br_sys_exec(BR_BOX_INIT, argv,
                       br_weak(ENV) ? environ : (char *const *)(uintptr_t)br_child_env);
     return br_err_errno(err, BR_E_REQUIREMENT_MISSING,

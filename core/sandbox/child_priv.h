@@ -35,6 +35,10 @@ int br_child_receive(int ctl, const struct br_box_shared *s, int *fds, struct br
 /* Resource limits, and the CPUs that it may use. */
 int br_child_limits(const struct br_box_shared *s, struct br_err *err);
 
+/* The words that pid 1 is started with. */
+#define BR_BOX_ARGS_MAX 4
+void br_child_init_argv(uint32_t flags, char *argv[BR_BOX_ARGS_MAX]);
+
 /* bwrap_child.c: never returns but with the reason. */
 int br_bwrap_child(const struct br_host *h, struct br_box_shared *s, int ctl, int root);
 

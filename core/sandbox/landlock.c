@@ -114,6 +114,9 @@ int br_landlock_allow(int abi, int rules, const struct br_box_shared *s, const i
         ok = allow_fd(rules, fds[BR_BOX_FD_ALLOWED + i], s->allowed[i].dir ? tree : file) == 0;
     for (int i = 0; ok && i < __builtin_popcount(s->disks); i++)
         ok = allow_fd(rules, fds[BR_BOX_FD_ALLOWED + s->nallowed + (unsigned)i], tree) == 0;
+    /* made once, by pid 1; nobody can remove them and put others in their place */
+    if (ok && s->flags & BR_BOX_SOCKETS)
+        ok = allow(rules, BR_BOX_BROKER, LANDLOCK_ACCESS_FS_MAKE_SOCK) == 0;
     return ok ? 0 : rules_failed(err);
 }
 

@@ -148,6 +148,8 @@ static void put_mounts(struct br_buf *out, const struct br_plan *plan)
         put_mount(out, br_disk_points[i], source, br_quota_names[plan->disks[i].kind], true,
                   plan->flags & br_disk_noexec[i]);
     }
+    if (plan->flags & BR_BOX_SOCKETS)
+        put_mount(out, BR_BOX_BROKER, "tmpfs", "tmpfs", true, true);
     br_buf_printf(out, "]");
 }
 
@@ -169,10 +171,11 @@ static void put_cgroups(struct br_buf *out, const struct br_cg_place *place)
     br_buf_printf(out, "]");
 }
 
-static int put_bwrap(struct br_buf *out, const struct br_host *h, struct br_err *err)
+static int put_bwrap(struct br_buf *out, const struct br_host *h, const struct br_plan *plan,
+                     struct br_err *err)
 {
     struct br_bwrap_argv a;
-    int r = br_bwrap_argv(&a, h->masked, err);
+    int r = br_bwrap_argv(&a, h->masked, plan->flags, err);
     br_buf_printf(out, ",\"argv\":[");
     for (unsigned i = 0; r == 0 && i < a.n; i++) {
         br_buf_printf(out, "%s", i ? "," : "");
@@ -199,7 +202,7 @@ static int render_launched(struct br_buf *out, const struct br_host *h, const st
     br_buf_printf(out, ",\"landlock\":{\"required\":%s,\"abi\":%d},",
                   plan->flags & BR_PLAN_NO_LANDLOCK ? "false" : "true", h->landlock_abi);
     put_cgroups(out, &h->place);
-    int r = plan->backend == BR_BACKEND_BWRAP ? put_bwrap(out, h, err) : 0;
+    int r = plan->backend == BR_BACKEND_BWRAP ? put_bwrap(out, h, plan, err) : 0;
     br_buf_printf(out, "}");
     return r;
 }

@@ -113,6 +113,7 @@ static const struct entry entries[] = {
     {QUEUE, BR_ROOTFS_LOCKED, NULL, "that it cannot be written proves Landlock"},
     {DIR_, "state", NULL, "mount point of a lease"},
     {DIR_, "scratch", NULL, "mount point of a lease"},
+    {DIR_, &BR_BOX_BROKER[1], NULL, "mount point: the sockets of a harness"},
 };
 
 static int fail(struct br_err *err, const char *path)

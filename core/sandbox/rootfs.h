@@ -12,6 +12,7 @@
 #define BR_BOX_HOME "/home/agent"
 #define BR_BOX_WORKSPACE "/workspace"
 #define BR_BOX_INIT "/.bridle-init"
+#define BR_BOX_BROKER "/broker"
 
 /* What masks are made of (mask.c); relative to the root. */
 #define BR_ROOTFS_EMPTY_FILE ".bridle-empty"

@@ -116,4 +116,10 @@ void br_wants_of(struct br_mount_wants *w, const struct br_box *b, const struct 
     if (plan->workspace == BR_WORKSPACE_BIND)
         want_workspace(w, b, plan);
     want_leases(w, plan);
+    if (plan->flags & BR_BOX_SOCKETS) {
+        struct br_mount_want *e = br_want(w, BR_BOX_BROKER, LOCKED | BR_MNT_NOEXEC, 0);
+        e->type = "tmpfs";
+        e->bytes = BR_BOX_BROKER_BYTES;
+        e->inodes = br_box_broker_inodes(plan->flags);
+    }
 }

@@ -537,3 +537,61 @@ int br_compile_config(struct br_script *s, const char *path, const void *text, s
         r = br_script_json_parse(json.data, json.len, BR_JSON_NODES_MAX, out, NULL, err);
     return r;
 }
+
+/* ---- an adapter ---- */
+
+struct adapter_job {
+    const char *ref, *profile;
+    struct br_buf *json;
+};
+
+static int run_adapter(lua_State *L)
+{
+    struct adapter_job *job = lua_touserdata(L, 1);
+    lua_settop(L, 2);
+    push_member(L, "bridle.adapters", "load");
+    lua_pushvalue(L, 2);
+    lua_pushstring(L, job->ref);
+    lua_pushstring(L, job->profile);
+    lua_call(L, 3, 1);
+    encode_or_raise(L, -1, job->json);
+    return 0;
+}
+
+/* The text of adapters/ID/adapter.lua. */
+static const struct br_script_module *builtin_adapter(const char *ref)
+{
+    char name[BR_NAME_MAX];
+    snprintf(name, sizeof(name), "adapters.%.*s", (int)strcspn(ref, "@"), ref);
+    for (unsigned i = 0; i < br_script_nmodules; i++)
+        if (strcmp(br_script_modules[i].name, name) == 0)
+            return &br_script_modules[i];
+    return NULL;
+}
+
+int br_compile_adapter(struct br_script *s, const char *ref, const char *profile, const char *path,
+                       const void *text, size_t n, json_t **out, uint8_t sha256[32],
+                       struct br_err *err)
+{
+    BR_CLEANUP_BUF struct br_buf json = BR_BUF_INIT(BR_CONFIG_MAX);
+    struct adapter_job job = {.ref = ref, .profile = profile, .json = &json};
+    struct br_sha256 hash;
+    if (n == 0) {
+        const struct br_script_module *m = builtin_adapter(ref);
+        if (!m)
+            return br_err_set(err, BR_E_NOT_FOUND,
+                              "there is no adapter '%s' in this build; one of your own is named in "
+                              "bridle.lua, as 'file'",
+                              ref);
+        path = m->file;
+        text = m->text;
+        n = *m->len;
+    }
+    br_sha256_init(&hash);
+    br_sha256_put(&hash, text, n);
+    br_sha256_end(&hash, sha256);
+    int r = evaluate(s, path, text, n, run_adapter, &job, BR_E_INVALID_CONFIG, err);
+    if (r == 0)
+        r = br_script_json_parse(json.data, json.len, BR_JSON_NODES_MAX, out, NULL, err);
+    return r;
+}

@@ -271,5 +271,12 @@ int br_compile_vote(struct br_script *s, const void *request, size_t n, enum br_
 /* Evaluate a configuration; `out` receives it as JSON. */
 int br_compile_config(struct br_script *s, const char *path, const void *text, size_t n,
                       json_t **out, struct br_err *err);
+/*
+ * Evaluate an adapter.lua (n 0: the one that is built in; -BR_E_NOT_FOUND if there is none); `out`
+ * receives, as JSON, what concerns the profile, and `sha256` the hash of the text.
+ */
+int br_compile_adapter(struct br_script *s, const char *ref, const char *profile, const char *path,
+                       const void *text, size_t n, json_t **out, uint8_t sha256[32],
+                       struct br_err *err);
 
 #endif

@@ -34,6 +34,10 @@ br_msg_handler br_serve_inspect_eval, br_serve_inspect_data, br_serve_inspect_na
 /* Permit its messages, and let SIGINT stop what is being evaluated. */
 int br_serve_inspect_start(struct serve *s, struct br_err *err);
 
+/* SCRIPT_ADAPTER: what an adapter.lua says; and the terms of bridle.lua (serve_harness.c). */
+br_msg_handler br_serve_harness;
+void br_serve_put_terms(struct br_buf *b, const json_t *list);
+
 /* Answer a request with SCRIPT_FAILED. */
 int br_serve_fail(struct br_chan *c, uint64_t id, const struct br_err *why, const char *file,
                   unsigned line, struct br_err *err);

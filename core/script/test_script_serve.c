@@ -150,6 +150,7 @@ static void test_config(void **state)
     assert_int_equal(br_rd_u32(&r), 1);
     expect_str(&r, "workspace-v1");
     expect_str(&r, "debian");
+    assert_int_equal(br_rd_u32(&r), 0); /* no adapters */
     assert_int_equal(br_rd_done(&r), 0);
     assert_int_equal(rig_stop(&g), 0);
 }

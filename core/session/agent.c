@@ -20,7 +20,7 @@ static const char system_prompt[] =
     "do what its 'allowed' says is allowed instead, say what you could not do, or finish. When the "
     "goal is reached, answer with a short summary and no tool call.";
 
-static void outcome_set(struct outcome *o, int code, const char *text)
+void outcome_set(struct outcome *o, int code, const char *text)
 {
     o->code = code < 0 ? -code : code;
     o->exit_code = br_code_exit(o->code);
@@ -71,6 +71,8 @@ static int record_run(struct session *s)
     json_object_set_new(data, "rules", json_integer(br_table_rules(s->table)));
     json_object_set_new(data, "profile", json_string(s->profile.plan.profile));
     json_object_set_new(data, "profileSha256", json_string(profile));
+    if (s->harness.is)
+        json_object_set_new(data, "adapter", json_string(s->harness.it.terms.ref));
     pin_json(&s->pin, data);
     int r = session_record(s, "bridle.run", "kernel", data);
     if (r == 0)
@@ -94,7 +96,7 @@ static int record_task(struct session *s, const char *phase, const char *note)
 }
 
 /* session.created .. sandbox ready */
-static int begin(struct session *s, struct br_err *err)
+int session_begin(struct session *s, struct br_err *err)
 {
     int r =
         session_record(s, "session.created", "kernel",
@@ -111,6 +113,9 @@ static int begin(struct session *s, struct br_err *err)
         (void)session_record(s, "bridle.policy.error", "kernel", data);
         return r;
     }
+    r = s->harness.is ? harness_check(s, err) : 0;
+    if (r < 0)
+        return r;
     s->ledger = br_ledger_new(s->run_id);
     if (!s->ledger)
         return br_err_set(err, BR_E_NOMEM, "no memory for the permission ledger");
@@ -143,7 +148,7 @@ static const char *status_of(int code)
 }
 
 /* Everything that closes the record, in order, whatever happened before. */
-static void end(struct session *s, int code, const char *text, const char *note)
+void session_end(struct session *s, int code, const char *text, const char *note)
 {
     (void)session_changes(s);
     int gone = session_unlaunch(s, code);
@@ -248,20 +253,25 @@ static int loop(struct session *s, char **final, struct br_err *err)
     return br_err_set(err, BR_E_BUDGET_EXCEEDED, "the run took its %u steps", s->budget.steps_max);
 }
 
-static int start_conversation(struct session *s, struct br_err *err)
+char *session_prompt(struct session *s, struct br_buf *text)
 {
-    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(2 * BR_GOAL_MAX + BR_MANIFEST_MAX);
     const char *goal = json_string_value(json_object_get(s->task, "goal"));
     const char *said = s->goal.len ? br_buf_cstr(&s->goal) : goal;
-    br_buf_printf(&text, "%s", said ? said : "");
+    br_buf_printf(text, "%s", said ? said : "");
     if (s->task_given && s->goal.len && goal)
-        br_buf_printf(&text, "\n\nThe task: %s", goal);
+        br_buf_printf(text, "\n\nThe task: %s", goal);
     json_t *accept = json_object_get(s->task, "acceptance"), *v;
     size_t i;
     if (s->task_given)
         json_array_foreach(accept, i, v)
-            br_buf_printf(&text, "%s\n- %s", i ? "" : "\n\nIt is done when:", json_string_value(v));
-    char *user = br_buf_cstr(&text);
+            br_buf_printf(text, "%s\n- %s", i ? "" : "\n\nIt is done when:", json_string_value(v));
+    return br_buf_cstr(text);
+}
+
+static int start_conversation(struct session *s, struct br_err *err)
+{
+    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(2 * BR_GOAL_MAX + BR_MANIFEST_MAX);
+    char *user = session_prompt(s, &text);
     s->messages = user ? json_pack("[{s:s, s:s}, {s:s, s:s}]", "role", "system", "content",
                                    system_prompt, "role", "user", "content", user)
                        : NULL;
@@ -275,7 +285,7 @@ void session_run_agent(struct session *s, struct outcome *o)
 {
     struct br_err err = {.code = BR_OK};
     BR_CLEANUP_FREE char *final = NULL;
-    int r = begin(s, &err);
+    int r = session_begin(s, &err);
     if (r == 0)
         r = start_conversation(s, &err);
     if (r == 0)
@@ -284,7 +294,7 @@ void session_run_agent(struct session *s, struct outcome *o)
         r = s->stop_code;
         err = s->stop_err;
     }
-    end(s, r, err.text, NULL);
+    session_end(s, r, err.text, NULL);
     if (r == 0 && s->stop_code) {
         r = s->stop_code;
         err = s->stop_err;
@@ -299,7 +309,7 @@ void session_run_exec(struct session *s, struct outcome *o)
     json_t *output = NULL, *argv = json_array();
     for (uint32_t i = 0; i < s->argc; i++)
         json_array_append_new(argv, json_string(s->argv[i]));
-    int r = begin(s, &err);
+    int r = session_begin(s, &err);
     if (r == 0) {
         r = session_record(s, "tool.call", "operator",
                            json_pack("{s:s, s:s, s:{s:O}}", "callId", "exec", "tool",
@@ -318,7 +328,7 @@ void session_run_exec(struct session *s, struct outcome *o)
         r = s->stop_code;
         err = s->stop_err;
     }
-    end(s, r, err.text, NULL);
+    session_end(s, r, err.text, NULL);
     if (r == 0 && s->stop_code) {
         r = s->stop_code;
         err = s->stop_err;

@@ -127,6 +127,8 @@ static int read_profile(struct session *s, struct br_err *err)
                           "was started. Give yours another one",
                           s->choice.path, p->profile);
     const char *image = s->choice.image;
+    if (!image[0] && s->harness.is && s->profile.image_required)
+        image = s->harness.it.terms.image;
     for (uint32_t i = 0; i < s->nimages && !image[0] && s->profile.image_required; i++)
         if (strcmp(s->images[i].profile, p->profile) == 0)
             image = s->images[i].image;

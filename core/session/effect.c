@@ -46,6 +46,10 @@ static int await_result(struct session *s, const char *call_id, uint64_t timeout
         s->init_kick = NULL;
         if (aborted && r < 0)
             return br_err_set(err, BR_E_TIMEOUT, "the sandbox did not answer");
+        if (s->harness.is) {
+            s->progress_new = false; /* how much a guest wrote is told at its end */
+            (void)harness_serve(s);  /* a failure has stopped the run */
+        }
         if (s->progress_new && !s->inited.done)
             report_progress(s, call_id);
     }
@@ -62,6 +66,8 @@ int session_effect(struct session *s, const struct br_grant_ref *g, const char *
     int r = br_ledger_redeem(s->ledger, g, call_id, e->action, e->subject, strlen(e->subject), err);
     if (r < 0)
         return r;
+    if (e->op.op == BR_OP_GUEST && (r = harness_started(s)) < 0)
+        return br_err_set(err, (enum br_code) - r, "%s", s->stop_err.text);
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_grant_ref_put(&o.buf, g);
     br_init_call_put(&o, &e->op);
@@ -70,8 +76,9 @@ int session_effect(struct session *s, const struct br_grant_ref *g, const char *
     r = br_chan_send(&s->init, BR_MSG_INIT_CALL, id, &o, err);
     if (r < 0)
         return r;
-    uint64_t timeout =
-        e->op.op == BR_OP_EXEC ? (uint64_t)e->op.timeout_ms * 1000u + GRACE_US : FS_TIMEOUT_US;
+    uint64_t timeout = e->op.op == BR_OP_EXEC || e->op.op == BR_OP_GUEST
+                           ? (uint64_t)e->op.timeout_ms * 1000u + GRACE_US
+                           : FS_TIMEOUT_US;
     r = await_result(s, call_id, timeout, err);
     if (r < 0) {
         session_stop(s, r, "%s", err->text); /* pid 1 is lost: nothing more can run in there */

@@ -61,7 +61,7 @@ int main(void)
     struct outcome o = {.code = 0};
     switch (s.mode) {
     case BR_RUN_AGENT:
-        session_run_agent(&s, &o);
+        s.harness.is ? session_run_harness(&s, &o) : session_run_agent(&s, &o);
         break;
     case BR_RUN_EXEC:
         session_run_exec(&s, &o);

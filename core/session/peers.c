@@ -306,10 +306,50 @@ static int on_provided(struct br_chan *c, struct br_msg *m, void *ctx, struct br
     return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(s, &s->provided);
 }
 
+/* ---- broker: what a guest asks ---- */
+
+static int on_guest(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    struct guest_event e = {.type = m->type};
+    if (!s->harness.is)
+        return bad(c, m, err);
+    if (m->type != BR_MSG_GUEST_REFUSED)
+        e.serial = br_rd_u64(&m->rd);
+    if (m->type == BR_MSG_GUEST_REQUEST) {
+        e.route = br_rd_u32(&m->rd);
+        e.messages = br_rd_u32(&m->rd);
+        e.tokens = br_rd_u64(&m->rd);
+        e.bytes = br_rd_u64(&m->rd);
+    } else {
+        e.code = br_rd_u32(&m->rd);
+        br_rd_str(&m->rd, e.text, sizeof(e.text));
+    }
+    if (m->type == BR_MSG_GUEST_RESPONSE) {
+        e.status = br_rd_u32(&m->rd);
+        br_rd_str(&m->rd, e.finish, sizeof(e.finish));
+        e.prompt = br_rd_u64(&m->rd);
+        e.completion = br_rd_u64(&m->rd);
+        e.settled = br_rd_u8(&m->rd);
+        e.repairs = br_rd_u32(&m->rd);
+        e.calls = br_rd_u32(&m->rd);
+        e.bytes = br_rd_u64(&m->rd);
+    }
+    if (br_rd_done(&m->rd) < 0 || e.code >= BR_CODE_COUNT_ || !guest_note(s, &e))
+        return bad(c, m, err);
+    if (s->init_kick)
+        *s->init_kick = true;
+    s->kick = true;
+    return 0;
+}
+
 static const struct br_msg_rule broker_rules[] = {
     {BR_MSG_PROV_HEAD, BR_PERMIT, 16, 2048, 0, 0, on_head},
     {BR_MSG_PROV_DATA, BR_PERMIT, 5, BR_MSG_MAX, 0, 1, on_data},
     {BR_MSG_PROV_END, BR_PERMIT, 24, 4096, 0, 0, on_provided},
+    {BR_MSG_GUEST_REQUEST, BR_PERMIT, 32, 32, 0, 0, on_guest},
+    {BR_MSG_GUEST_RESPONSE, BR_PERMIT, 53, 4096, 0, 0, on_guest},
+    {BR_MSG_GUEST_REFUSED, BR_PERMIT, 8, 4096, 0, 0, on_guest},
 };
 
 /* ---- init ---- */
@@ -324,7 +364,16 @@ static void init_moved(struct session *s)
 static int on_init_ready(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct session *s = ctx;
+    uint32_t flags = s->profile.plan.flags,
+             want[2] = {flags & BR_PLAN_BROKER, flags & BR_PLAN_GATE};
     if (br_msg_blob(m, BR_MSG_MAX, &s->init_ready, err) < 0 || br_rd_done(&m->rd) < 0)
+        return bad(c, m, err);
+    for (unsigned i = 0; i < 2; i++) {
+        s->harness.sockets[i] = want[i] ? br_msg_take_fd(m) : -1;
+        if (want[i] && s->harness.sockets[i] < 0)
+            return bad(c, m, err);
+    }
+    if (br_msg_take_fd(m) >= 0) /* more than was planned */
         return bad(c, m, err);
     s->init_is_ready = true;
     s->kick = true;
@@ -339,7 +388,12 @@ static int on_init_result(struct br_chan *c, struct br_msg *m, void *ctx, struct
         return -BR_E_PEER_PROTOCOL;
     uint8_t ok = br_rd_u8(&m->rd);
     read_failure(m, r);
-    if (br_msg_blob(m, BR_BLOB_MAX, &r->data, err) < 0 || br_rd_done(&m->rd) < 0)
+    if (br_msg_blob(m, BR_BLOB_MAX, &r->data, err) < 0)
+        return bad(c, m, err);
+    if (m->rd.off < m->rd.len && /* of a guest */
+        br_msg_blob(m, BR_GUEST_OUTPUT_MAX, &r->data2, err) < 0)
+        return bad(c, m, err);
+    if (br_rd_done(&m->rd) < 0)
         return bad(c, m, err);
     if (ok)
         r->code = 0;
@@ -369,8 +423,8 @@ static int on_init_changes(struct br_chan *c, struct br_msg *m, void *ctx, struc
 }
 
 static const struct br_msg_rule init_rules[] = {
-    {BR_MSG_INIT_READY, BR_PERMIT | BR_ONCE, 5, BR_MSG_MAX, 0, 1, on_init_ready},
-    {BR_MSG_INIT_RESULT, BR_PERMIT, 10, BR_MSG_MAX, 0, 1, on_init_result},
+    {BR_MSG_INIT_READY, BR_PERMIT | BR_ONCE, 5, BR_MSG_MAX, 0, 3, on_init_ready},
+    {BR_MSG_INIT_RESULT, BR_PERMIT, 10, BR_MSG_MAX, 0, 2, on_init_result},
     {BR_MSG_INIT_PROGRESS, BR_PERMIT, 24, 24, 0, 0, on_init_progress},
     {BR_MSG_INIT_CHANGES, BR_PERMIT, 5, BR_MSG_MAX, 0, 1, on_init_changes},
 };
@@ -406,7 +460,14 @@ static int read_start_lists(struct session *s, struct br_msg *m)
     s->defaults = calloc(s->ndefaults + 1, sizeof(*s->defaults));
     for (uint32_t i = 0; s->defaults && i < s->ndefaults; i++)
         s->defaults[i] = br_rd_strdup(&m->rd, BR_PATH_MAX);
-    return s->argv && s->defaults ? br_rd_done(&m->rd) : -BR_E_NOMEM;
+    if (!s->argv || !s->defaults)
+        return -BR_E_NOMEM;
+    uint8_t harness = br_rd_u8(&m->rd);
+    s->harness.is = harness == 1;
+    if (s->harness.is)
+        br_harness_get(&m->rd, &s->harness.it);
+    return harness > 1 || (s->harness.is && s->mode != BR_RUN_AGENT) ? -BR_E_PEER_PROTOCOL
+                                                                     : br_rd_done(&m->rd);
 }
 
 static int session_peer_end(struct br_chan *c, int code, void *ctx, struct br_err *err);
@@ -452,7 +513,8 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
         open_chan(s, &s->audit, m, "audit", audit_rules, BR_ARRAY_LEN(audit_rules));
     open_chan(s, &s->script, m, "script", script_rules, BR_ARRAY_LEN(script_rules));
     if (s->mode == BR_RUN_AGENT) {
-        open_chan(s, &s->adapter, m, "adapter", adapter_rules, BR_ARRAY_LEN(adapter_rules));
+        if (!s->harness.is)
+            open_chan(s, &s->adapter, m, "adapter", adapter_rules, BR_ARRAY_LEN(adapter_rules));
         open_chan(s, &s->broker, m, "broker", broker_rules, BR_ARRAY_LEN(broker_rules));
     }
     s->started = true;
@@ -568,6 +630,7 @@ static int session_peer_end(struct br_chan *c, int code, void *ctx, struct br_er
 int session_serve(struct session *s, struct br_err *err)
 {
     br_chan_init(&s->sup, 3, "bridled", sup_rules, BR_ARRAY_LEN(sup_rules), s);
+    s->harness.sockets[0] = s->harness.sockets[1] = -1;
     s->client.fd = s->audit.fd = s->script.fd = s->adapter.fd = s->broker.fd = s->init.fd = -1;
     if (br_loop_watch_chan(s->loop, &s->sup, session_peer_end, s) < 0)
         return br_err_set(err, BR_E_INTERNAL, "the supervision channel could not be watched");

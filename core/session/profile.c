@@ -149,32 +149,48 @@ static int read_disks(const json_t *o, struct br_plan *plan, struct br_err *err)
     return known == json_object_size(o) ? 0 : bad(err, "disks");
 }
 
-static int read_noexec(const json_t *list, struct br_plan *plan, struct br_err *err)
+/* A list of words, each of which is a flag of the plan. */
+static int read_flags(const json_t *list, const char *what, const char *const *names,
+                      const uint32_t *flags, struct br_plan *plan, struct br_err *err)
 {
-    static const char *const names[] = {"tmp", "home", "workspace", "scratch", "state", NULL};
-    static const uint32_t flags[] = {BR_PLAN_TMP_NOEXEC, BR_PLAN_HOME_NOEXEC,
-                                     BR_PLAN_WORKSPACE_NOEXEC, BR_PLAN_SCRATCH_NOEXEC,
-                                     BR_PLAN_STATE_NOEXEC};
     json_t *v;
     size_t i;
     if (!json_is_array(list))
-        return bad(err, "noexec");
+        return bad(err, what);
     json_array_foreach((json_t *)(uintptr_t)list, i, v)
     {
         int k = index_of(v, names, 0);
         if (k < 0)
-            return bad(err, "noexec");
+            return bad(err, what);
         plan->flags |= flags[k];
     }
     return 0;
 }
 
+static int read_plan_flags(const json_t *o, struct br_plan *plan, struct br_err *err)
+{
+    static const char *const places[] = {"tmp", "home", "workspace", "scratch", "state", NULL};
+    static const uint32_t noexec[] = {BR_PLAN_TMP_NOEXEC, BR_PLAN_HOME_NOEXEC,
+                                      BR_PLAN_WORKSPACE_NOEXEC, BR_PLAN_SCRATCH_NOEXEC,
+                                      BR_PLAN_STATE_NOEXEC};
+    static const char *const names[] = {"provider", "gate", NULL};
+    static const uint32_t sockets[] = {BR_PLAN_BROKER, BR_PLAN_GATE};
+    const json_t *alone = json_object_get(o, "alone");
+    int r = read_flags(json_object_get(o, "noexec"), "noexec", places, noexec, plan, err);
+    if (r == 0)
+        r = read_flags(json_object_get(o, "sockets"), "sockets", names, sockets, plan, err);
+    if (r == 0 && !json_is_boolean(alone))
+        r = bad(err, "alone");
+    plan->flags |= json_is_true(alone) ? BR_PLAN_ALONE : 0;
+    return r;
+}
+
 /* One launch object; "offers" is read by the caller. */
 static int read_launch(const json_t *o, struct br_plan *plan, struct br_err *err)
 {
-    static const char *const keys[] = {"name",     "version",  "backend",   "image",
-                                       "identity", "landlock", "workspace", "noexec",
-                                       "limits",   "disks",    "offers",    NULL};
+    static const char *const keys[] = {"name",     "version",   "backend", "image",   "identity",
+                                       "landlock", "workspace", "noexec",  "sockets", "alone",
+                                       "limits",   "disks",     "offers",  NULL};
     static const char *const locks[] = {"none", "required", NULL};
     *plan = (struct br_plan){.nallowed = 0};
     if (!only_keys(o, keys))
@@ -203,7 +219,7 @@ static int read_launch(const json_t *o, struct br_plan *plan, struct br_err *err
     int r = read_limits(json_object_get(o, "limits"), &plan->limits, err);
     if (r == 0)
         r = read_disks(json_object_get(o, "disks"), plan, err);
-    return r < 0 ? r : read_noexec(json_object_get(o, "noexec"), plan, err);
+    return r < 0 ? r : read_plan_flags(o, plan, err);
 }
 
 /* Whether it is within the ceiling does not depend on which image it gets. */

@@ -12,6 +12,7 @@
 #include "base/base.h"
 #include "policy/policy.h"
 #include "session/profile.h"
+#include "wire/adapter.h"
 #include "wire/types.h"
 #include "wire/wire.h"
 
@@ -82,6 +83,30 @@ struct budget {
     bool warned_tokens, warned_calls;
 };
 
+/* What the broker says of a guest's requests, until the session has recorded it. */
+struct guest_event {
+    enum br_msg_type type; /* GUEST_REQUEST, GUEST_RESPONSE, GUEST_REFUSED */
+    uint64_t serial;
+    uint32_t route, messages, code, status, repairs, calls;
+    uint64_t tokens, bytes, prompt, completion;
+    char finish[32];
+    bool settled;
+    char text[BR_ERR_TEXT_MAX];
+};
+/* More of them that wait at one time end the run: a session is as fast as its record. */
+#define GUEST_EVENTS_MAX 4096u
+
+/* A run of an adapter (harness.c); of other runs `is` is false. */
+struct harness {
+    bool is;
+    struct br_harness it;
+    int sockets[2];             /* of the provider and of the gate, as pid 1 made them; or -1 */
+    struct guest_event *events; /* owned; a ring of the next ones */
+    size_t nevents, first;
+    unsigned open;   /* requests that were sent and have no answer yet */
+    uint64_t tokens; /* that were charged, by what the broker says */
+};
+
 /* The one answer that a session waits for from each peer. */
 struct reply {
     bool done;
@@ -128,6 +153,7 @@ struct session {
     bool audit_lost;
     bool script_given_up; /* the policy's process left a question unanswered */
 
+    struct harness harness;
     struct reply audited, scripted_reply, adapted, launched, stopped, provided, inited;
     uint64_t next_id;
 
@@ -381,6 +407,30 @@ void session_run_selftest(struct session *s, struct outcome *o);
  * added to it. `against`: only what is stricter than the rest of the call's decision counts. */
 void session_table_decide(struct session *s, const struct br_request *q, bool against,
                           struct br_decision *d);
+
+/* ---- harness.c, guest.c: a run of an adapter ---- */
+
+void session_run_harness(struct session *s, struct outcome *o);
+/* Before the sandbox is asked for: does the profile have what an adapter needs? */
+int harness_check(struct session *s, struct br_err *err);
+/* The guest is about to be started. */
+int harness_started(struct session *s);
+/* What has come since the last time, while the guest runs: recorded, answered. */
+int harness_serve(struct session *s);
+/* guest.c: note what the broker said; false if there is no room. */
+bool guest_note(struct session *s, const struct guest_event *e);
+/* Record what was noted. 0 or a negative code, after which the run must end. */
+int guest_record(struct session *s);
+/* The guest has ended: wait for the answers of its requests, and record them. */
+int guest_drain(struct session *s);
+
+/* What comes before the first turn and after the last one, of every run that has a record. */
+int session_begin(struct session *s, struct br_err *err);
+void session_end(struct session *s, int code, const char *text, const char *note);
+void outcome_set(struct outcome *o, int code, const char *text);
+/* What the agent is to do: the goal, the task, when it is done. NULL if it is not usable as text.
+ */
+char *session_prompt(struct session *s, struct br_buf *text);
 
 /* ---- call.c: one tool call from intent to result ---- */
 

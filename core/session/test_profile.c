@@ -20,7 +20,8 @@
 #define HEAD "\"name\":\"test-v1\",\"version\":3,\"backend\":\"native\""
 #define REST                                                                                       \
     "\"identity\":\"owner\",\"landlock\":\"none\",\"workspace\":\"bind\",\"noexec\":[\"tmp\","     \
-    "\"state\"]," LIMITS ",\"disks\":{\"scratch\":{\"kind\":\"tmpfs\",\"bytes\":1048576,"          \
+    "\"state\"],\"sockets\":[],\"alone\":false," LIMITS                                            \
+    ",\"disks\":{\"scratch\":{\"kind\":\"tmpfs\",\"bytes\":1048576,"                               \
     "\"inodes\":16}}"
 static const char good[] = "{" HEAD ",\"image\":\"host\"," REST ",\"offers\":[]}";
 
@@ -98,6 +99,9 @@ static void test_bad(void **state)
         {"\"landlock\":\"none\"", "\"landlock\":false", BR_E_INVALID_PROFILE},
         {"\"workspace\":\"bind\"", "\"workspace\":\"lease\"", BR_E_INVALID_PROFILE},
         {"\"state\"]", "\"/usr\"]", BR_E_INVALID_PROFILE},
+        {"\"sockets\":[]", "\"sockets\":[\"docker\"]", BR_E_INVALID_PROFILE},
+        {"\"sockets\":[]", "\"sockets\":{}", BR_E_INVALID_PROFILE},
+        {"\"alone\":false", "\"alone\":0", BR_E_INVALID_PROFILE},
         {"\"pids\":10", "\"pids\":0", BR_E_INVALID_PROFILE},
         {"\"pids\":10", "\"pids\":-1", BR_E_INVALID_PROFILE},
         {"\"pids\":10", "\"pids\":1.5", BR_E_INVALID_PROFILE},

@@ -31,6 +31,7 @@ static const char task[] = "{\"id\":\"test\",\"allowed_paths\":[\"src/**\",\".gi
 static const char launch[] =
     "{\"name\":\"test-v1\",\"version\":1,\"backend\":\"native\",\"image\":\"host\","
     "\"identity\":\"dedicated\",\"landlock\":\"required\",\"workspace\":\"bind\",\"noexec\":[],"
+    "\"sockets\":[],\"alone\":false,"
     "\"limits\":{\"memory_bytes\":1048576,\"pids\":10,\"cpu_percent\":100,\"nofile\":64,"
     "\"fsize_bytes\":4096,\"tmp_bytes\":4096,\"tmp_inodes\":10,\"output_bytes\":4096,"
     "\"exec_seconds\":10,\"wall_seconds\":60},\"disks\":{},\"offers\":[]}";
@@ -388,6 +389,7 @@ static void send_start(struct peers *p, int client, int audit, int script)
     br_out_blob(&o, "go", 2);
     br_allowed_put(&o.buf, (char *[]){(char *)(uintptr_t) "true"}, 1);
     br_allowed_put(&o.buf, NULL, 0);
+    br_buf_put_u8(&o.buf, 0); /* no adapter */
     br_out_fd(&o, client, true);
     if (record)
         br_out_fd(&o, audit, true);

@@ -107,8 +107,12 @@ static int on_run(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err 
         return malformed(m, err);
     while (q->argc < argc && (q->argv[q->argc] = br_rd_strdup(&m->rd, BR_PATH_MAX)))
         q->argc++;
+    br_rd_str(&m->rd, q->adapter, sizeof(q->adapter));
+    br_rd_str(&m->rd, q->resume, sizeof(q->resume));
     if (br_rd_done(&m->rd) < 0 || q->mode < BR_RUN_AGENT || q->mode > BR_RUN_SELFTEST ||
-        q->policy_from > BR_POLICY_BUILT_IN || q->wall_seconds > BR_RUN_SECONDS_MAX)
+        q->policy_from > BR_POLICY_BUILT_IN ||
+        (q->adapter[0] ? q->mode != BR_RUN_AGENT : q->resume[0]) ||
+        q->wall_seconds > BR_RUN_SECONDS_MAX)
         return malformed(m, err);
     s->verb = BR_MSG_CTL_RUN;
     s->asked = s->kick = true;

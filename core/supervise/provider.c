@@ -173,6 +173,7 @@ static int read_config(struct supervisor *s, const char *want, const char *model
         br_rd_str(&r, s->images[i].profile, sizeof(s->images[i].profile));
         br_rd_str(&r, s->images[i].image, sizeof(s->images[i].image));
     }
+    harness_read_terms(s, &r);
     return br_rd_done(&r) < 0 ? malformed_config(err) : 0;
 }
 
@@ -229,6 +230,8 @@ static bool needs_config(const struct supervisor *s)
     bool own = c->source && c->source[0], scripted = strncmp(s->req.model, "scripted/", 9) == 0;
     if (!s->req.config.len)
         return false;
+    if (s->req.adapter[0])
+        return true;
     return (((c->name[0] && strcmp(c->name, "run-v1") != 0) || own) && !c->image[0]) ||
            (s->req.mode == BR_RUN_AGENT && !scripted && !s->req.scenario.len);
 }
@@ -274,6 +277,9 @@ int images_resolve(struct supervisor *s, struct br_err *err)
     for (uint32_t i = 0; i < s->nimages; i++) /* of one that is not used nothing need be there */
         if (s->state_fd >= 0 && br_image_resolve(s->state_fd, s->images[i].image, id, NULL) == 0)
             snprintf(s->images[i].image, sizeof(s->images[i].image), "%s", id);
+    struct br_adapter_terms *t = &s->harness.terms;
+    if (t->image[0] && s->state_fd >= 0 && br_image_resolve(s->state_fd, t->image, id, NULL) == 0)
+        snprintf(t->image, sizeof(t->image), "%s", id);
     if (!image[0] || strcmp(image, BR_IMAGE_HOST) == 0 || br_image_is_id(image))
         return 0;
     if (s->state_fd < 0)
@@ -360,13 +366,14 @@ static int start_egress(struct supervisor *s, const char *socket_path, int broke
 static int start_broker(struct supervisor *s, int session, int egress, struct br_err *err)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    const struct br_lease lease = {
+    struct br_lease lease = {
         .max_requests = BR_STEPS_MAX,
         .max_request_bytes = 1ull << 30,
         .max_response_bytes = 1ull << 30,
         .max_tokens = BR_MODEL_TOKENS_MAX,
         .seconds = s->req.wall_seconds ? s->req.wall_seconds : br_limits_default.wall_seconds,
     };
+    harness_lease(s, &lease);
     br_buf_put_str(&o.buf, s->run_id);
     br_buf_put_str(&o.buf, strchr(s->provider.model, '/') + 1);
     br_buf_put_str(&o.buf, "/chat/completions");

@@ -182,6 +182,18 @@ static int on_session_done(struct br_chan *c, struct br_msg *m, void *ctx, struc
     return 0;
 }
 
+/* Who accepts on it is the broker, which checks that it is a socket that listens. */
+static int on_listener(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ((struct program *)ctx)->sup;
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    if (!s->req.adapter[0] || s->sandbox != SANDBOX_UP)
+        return malformed(c, m, err);
+    br_out_fd(&o, br_msg_take_fd(m), true);
+    (void)br_chan_send(&s->programs[P_BROKER].chan, BR_MSG_BROKER_LISTEN, 0, &o, NULL);
+    return 0;
+}
+
 /* Of a self-test: the client is told as it came. */
 static int on_tested(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
@@ -199,6 +211,7 @@ static const struct br_msg_rule session_rules[] = {
     {BR_MSG_SUP_LAUNCH, BR_PERMIT | BR_ONCE, 60, BR_MSG_MAX, 0, 0, on_sup_plan},
     /* looks, and starts nothing */
     {BR_MSG_SUP_RESOLVE, BR_PERMIT, 60, BR_MSG_MAX, 0, 0, on_sup_plan},
+    {BR_MSG_SUP_LISTENER, BR_PERMIT | BR_ONCE, 0, 0, 1, 1, on_listener},
     {BR_MSG_SUP_STOP, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_sup_stop},
     {BR_MSG_SUP_TESTED, BR_PERMIT | BR_ONCE, 24, 4096, 0, 0, on_tested},
     {BR_MSG_SESSION_DONE, BR_PERMIT | BR_ONCE, 12, 4096, 0, 0, on_session_done},
@@ -384,6 +397,14 @@ static int on_config_failed(struct br_chan *c, struct br_msg *m, void *ctx, stru
     return 0;
 }
 
+static int on_adapted(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ((struct program *)ctx)->sup;
+    br_adapter_get(&m->rd, &s->harness.adapter);
+    s->adapted = s->configured = s->kick = true;
+    return br_rd_done(&m->rd) < 0 ? malformed(c, m, err) : 0;
+}
+
 static const struct br_msg_rule script_rules[] = {
     {BR_MSG_ROLE_READY, BR_PERMIT | BR_ONCE, 8, 4096, 0, 0, on_ready},
 };
@@ -391,6 +412,7 @@ static const struct br_msg_rule script_rules[] = {
 static const struct br_msg_rule config_rules[] = {
     {BR_MSG_ROLE_READY, BR_PERMIT | BR_ONCE, 8, 4096, 0, 0, on_ready},
     {BR_MSG_SCRIPT_CONFIGURED, BR_PERMIT | BR_ONCE, 8, BR_MSG_MAX, 0, 0, on_configured},
+    {BR_MSG_SCRIPT_ADAPTED, BR_PERMIT | BR_ONCE, 60, BR_MSG_MAX, 0, 0, on_adapted},
     {BR_MSG_SCRIPT_FAILED, BR_PERMIT | BR_ONCE, 16, 8192, 0, 0, on_config_failed},
 };
 

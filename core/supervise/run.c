@@ -75,6 +75,7 @@ int audit_start(struct supervisor *s, uint8_t mode, int session_fd, int client_f
     br_buf_put(&goal, s->req.goal.data, br_utf8_floor(s->req.goal.data, n));
     br_buf_put_str(&o.buf, goal.len ? br_buf_cstr(&goal) : "");
     br_buf_put_str(&o.buf, owner);
+    br_buf_put_str(&o.buf, mode == 0 ? s->harness.token : "");
     r = br_chan_send(&s->programs[P_AUDIT].chan, BR_MSG_AUDIT_START, 0, &o, err);
     return r < 0 ? r : name_store(s, wait_ready(s, P_AUDIT, START_TIMEOUT_US, err), err);
 }
@@ -198,12 +199,16 @@ static int start_session(struct supervisor *s, struct links *l, struct br_err *e
     br_allowed_put(&o.buf, defaults, ndefaults);
     for (uint32_t i = 0; i < ndefaults; i++)
         free(defaults[i]);
+    br_buf_put_u8(&o.buf, q->adapter[0] != 0);
+    if (q->adapter[0])
+        br_harness_put(&o.buf, &s->harness);
     br_out_fd(&o, br_steal_fd(&l->client[1]), true);
     if (records(s))
         br_out_fd(&o, br_steal_fd(&l->audit_session[1]), true);
     br_out_fd(&o, br_steal_fd(&l->policy[1]), true);
     if (q->mode == BR_RUN_AGENT) {
-        br_out_fd(&o, br_steal_fd(&l->adapter[1]), true);
+        if (!q->adapter[0])
+            br_out_fd(&o, br_steal_fd(&l->adapter[1]), true);
         br_out_fd(&o, br_steal_fd(&l->broker[1]), true);
     }
     int r = program_start(s, P_SESSION, err);
@@ -238,7 +243,7 @@ static int start_all(struct supervisor *s, struct links *l, struct br_err *err)
                         agent ? br_steal_fd(&l->secret[0]) : -1, err);
     if (r == 0)
         r = start_script(s, P_POLICY, BR_SCRIPT_POLICY, br_steal_fd(&l->policy[0]), err);
-    if (r == 0 && agent)
+    if (r == 0 && agent && !s->req.adapter[0]) /* who speaks to the model is in the sandbox */
         r = start_script(s, P_ADAPTER, BR_SCRIPT_ADAPTER, br_steal_fd(&l->adapter[0]), err);
     if (r == 0 && agent)
         r = provider_start(s, br_steal_fd(&l->broker[0]), br_steal_fd(&l->secret[1]), err);
@@ -441,6 +446,8 @@ void run_verb(struct supervisor *s)
         r = open_places(s, &err);
     if (r == 0)
         r = provider_choose(s, &err);
+    if (r == 0)
+        r = harness_choose(s, &err);
     if (r == 0)
         r = images_resolve(s, &err);
     if (r == 0 && records(s)) {

@@ -8,6 +8,7 @@
 #define BR_SUPERVISE_PRIV_H
 
 #include "base/base.h"
+#include "wire/adapter.h"
 #include "wire/types.h"
 #include "wire/wire.h"
 
@@ -52,6 +53,8 @@ struct request {
     struct br_profile_choice choice;
     char *argv[BR_EXEC_ARGS_MAX + 1];
     uint32_t argc;
+    char adapter[BR_ADAPTER_REF_MAX]; /* ID@REVISION; "": Bridle's own agent */
+    char resume[BR_ID_MAX];           /* a session of it; "": a new one */
 };
 
 #define KEY_WORDS_MAX 16u
@@ -127,6 +130,8 @@ struct supervisor {
     char state_dir[BR_PATH_MAX]; /* the path of state_fd, for messages */
     struct provider provider;
     struct key_command key_command;
+    struct br_harness harness; /* of req.adapter; terms.ref "" as long as none was found */
+    bool adapted;              /* the script has said what the adapter is */
     struct profile_image images[PROFILE_IMAGES_MAX];
     uint32_t nimages;
     bool configured;
@@ -264,6 +269,18 @@ int key_open_ca(struct supervisor *s, int *fd, struct br_err *err);
 int key_wait(struct supervisor *s, struct br_err *err);
 /* The run is over, whatever the command does. */
 void key_end(struct supervisor *s);
+
+/* ---- harness.c: a run of an adapter ---- */
+
+/* The end of SCRIPT_CONFIGURED: the adapters that the operator allows. */
+void harness_read_terms(struct supervisor *s, struct br_rd *r);
+/*
+ * Fill s->harness: the terms of bridle.lua, which must name the pair of adapter and profile, and
+ * what its adapter.lua says. Nothing if the run is not one of an adapter.
+ */
+int harness_choose(struct supervisor *s, struct br_err *err);
+/* What its guest may ask of the provider. */
+void harness_lease(const struct supervisor *s, struct br_lease *lease);
 
 /* ---- run.c, read.c ---- */
 

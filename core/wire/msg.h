@@ -17,7 +17,8 @@
        u8 manifest_in_workspace, blob manifest ("" if none), str policy_path, blob policy (""      \
        for the default), u8 policy_from (enum br_policy_from), str config_path, blob config (""),  \
        str model (""), str scenario_path, blob scenario (""), blob goal, u32 wall_seconds (0:      \
-       default), u8 has_terminal, struct br_profile_choice, [str argv]n (modes exec and plan only) \
+       default), u8 has_terminal, struct br_profile_choice, [str argv]n (modes exec and plan       \
+       only), str adapter (ID@REVISION; "": Bridle's own agent), str session (to resume; "": new)  \
      */                                                                                            \
     X(CTL_RUN, 0x0101)                                                                             \
     /* str run_id, str model_label, u8 scripted; fds: client end of session, of audit */           \
@@ -65,8 +66,9 @@
     /* ---- bridled -> every program it starts, on fd 3: the supervision channel ---- */           \
     /* bridled -> audit: u8 mode (0 record, 1 read, 2 recover), str run_id ("" in modes 1 and 2    \
        means all), u64 started_us, str workspace, str model, str goal, str owner (pid, start time, \
-       boot id); fds: store directory, then, as u8 flags say (1 session, 2 client, 4 egress), the  \
-       peers' ends. payload: mode, flags, then the strings */                                      \
+       boot id), str token (of a guest; "": none; never stored); fds: store directory, then, as u8 \
+       flags say (1 session, 2 client, 4 egress), the peers' ends. payload: mode, flags, then the  \
+       strings */                                                                                  \
     X(AUDIT_START, 0x0201)                                                                         \
     /* audit -> bridled: str code name ("OK"), str text. The store is open, or not */              \
     X(AUDIT_READY, 0x0202)                                                                         \
@@ -86,8 +88,9 @@
        str model, u8 scripted, u8 has_terminal, u8 streaming, u32 wall_seconds (0: default),       \
        struct br_profile_choice,                                                                   \
        [str profile, str image]n (as bridle.lua names them), blob goal, [str argv]n, [str default  \
-       allowed path]n (for a run without a manifest); fds: client, audit (modes run and exec),     \
-       policy script, then in mode run adapter script and broker */                                \
+       allowed path]n (for a run without a manifest), u8 1 and struct br_harness, or 0; fds:       \
+       client, audit (modes run and exec), policy script, then in mode run adapter script (not of  \
+       a harness) and broker */                                                                    \
     X(SESSION_START, 0x0210)                                                                       \
     /* session -> bridled: start the sandbox. struct br_plan (see br_plan_put), not resolved */    \
     X(SUP_LAUNCH, 0x0211)                                                                          \
@@ -127,8 +130,14 @@
        br_key_from), str key_name, str key_at (variable or path), [str]n command, str ca_file, str \
        proxy, u8 auth (enum br_auth), u32 routes (bits of enum br_route), u8 answers (enum         \
        br_answers), u32 connect_s, u32 first_byte_s, u32 idle_s, u32 total_s, u8 streaming, [str   \
-       model]n]n, [str profile, str image]n */                                                     \
+       model]n]n, [str profile, str image]n, [struct br_adapter_terms]n */                         \
     X(SCRIPT_CONFIGURED, 0x0222)                                                                   \
+    /* bridled -> script (purpose config): what is this adapter, for this profile? str adapter     \
+       (ID@REVISION), str profile, str path of its adapter.lua (""), blob its text ("" for the     \
+       one that is built in). Answer: SCRIPT_ADAPTED or SCRIPT_FAILED */                           \
+    X(SCRIPT_ADAPTER, 0x0223)                                                                      \
+    /* struct br_adapter */                                                                        \
+    X(SCRIPT_ADAPTED, 0x0224)                                                                      \
     /* bridled -> broker: str run_id, str model, str route, struct br_lease (see br_lease_put);    \
        fds: session, egress */                                                                     \
     X(BROKER_START, 0x0230)                                                                        \
@@ -222,12 +231,15 @@
     X(SECRET_KNOWN, 0x0506)                                                                        \
                                                                                                    \
     /* ---- session <-> init ---- */                                                               \
-    /* init -> session, once: blob JSON, what pid 1 measured of itself */                          \
+    /* init -> session, once: blob JSON, what pid 1 measured of itself; fds: the listening sockets \
+       that the plan asks for, of the provider, then of the gate */                                \
     X(INIT_READY, 0x0601)                                                                          \
     /* session -> init: struct br_grant_ref (see br_grant_ref_put), u8 op (enum br_init_op), then  \
        the fields of the op (see core/init) */                                                     \
     X(INIT_CALL, 0x0602)                                                                           \
-    /* init -> session: u8 ok, u32 code, str text, blob JSON output */                             \
+    /* init -> session: u8 ok, u32 code, str text, blob JSON output, and of GUEST only: blob       \
+     * stdout                                                                                      \
+     */                                                                                            \
     X(INIT_RESULT, 0x0603)                                                                         \
     /* session -> init: take a snapshot of the workspace (paths, sizes, times); the first answer   \
        is empty, later ones hold what changed since the first. No grant: it is metadata for the    \
@@ -388,6 +400,7 @@ enum br_init_op {
     BR_OP_FS_WRITE = 4,
     BR_OP_FS_EDIT = 5,
     BR_OP_EXEC = 6,
+    BR_OP_GUEST = 7, /* the program of an adapter: bytes in, bytes out */
 };
 
 #endif

@@ -103,6 +103,11 @@ enum br_plan_flag {
     BR_PLAN_ALONE = 1u << 8,       /* the workload is one process and has no children */
 };
 #define BR_PLAN_FLAGS_ALL 0x1ffu
+/* The words by which pid 1 is told to make them. */
+#define BR_INIT_PROVIDER "provider"
+#define BR_INIT_GATE "gate"
+#define BR_PROVIDER_SOCKET "/broker/provider.sock"
+#define BR_GATE_SOCKET "/broker/gate.sock"
 /* Of those, the one that says that nothing in this lease can be executed. */
 extern const uint32_t br_disk_noexec[BR_DISKS];
 
@@ -314,6 +319,8 @@ void br_grant_ref_get(struct br_rd *r, struct br_grant_ref *g);
  *   FS_WRITE  {"path","bytes","created"}
  *   FS_EDIT   {"path","replaced","bytes"}; refused with INVALID_ARGUMENTS because the old text is
  *              not there exactly once: {"path","occurrences"}
+ *   GUEST     as EXEC, without "stdout": its bytes come behind the object, as they are. More than
+ *             output_max of them end it: "overflow": true
  *   EXEC      {"exitCode"|"signal","stdout","stderr","stdoutBytes","stderrBytes","truncated",
  *              "timedOut","durationMs"}
  *              A stream that was cut has a line that says so between its first and its last part. A
@@ -324,15 +331,17 @@ struct br_init_call {
     uint8_t op;             /* enum br_init_op */
     char path[BR_PATH_MAX]; /* all fs ops; EXEC: the working directory, "" = /workspace */
     uint64_t offset;        /* FS_READ: bytes */
-    uint64_t limit;         /* FS_READ: bytes; FS_LIST, FS_SEARCH: entries */
-    struct br_buf text;     /* FS_WRITE content; FS_SEARCH needle; FS_EDIT old text */
-    struct br_buf text2;    /* FS_EDIT new text; EXEC stdin */
+    uint64_t limit;         /* FS_READ: bytes; FS_LIST, FS_SEARCH: entries; GUEST: bytes of
+                               stderr that are kept */
+    struct br_buf text;     /* FS_WRITE content; FS_SEARCH needle; FS_EDIT old text; GUEST: its
+                               subject, the adapter as ID@REVISION */
+    struct br_buf text2;    /* FS_EDIT new text; EXEC, GUEST stdin */
     uint8_t flag;           /* FS_SEARCH ignore case; FS_EDIT replace all; FS_LIST recursive;
                                EXEC: argv is {"/bin/sh", "-c", STRING} and STRING is the subject */
-    char *argv[BR_EXEC_ARGS_MAX + 1]; /* EXEC: owned, NULL-terminated */
+    char *argv[BR_EXEC_ARGS_MAX + 1]; /* EXEC, GUEST: owned, NULL-terminated */
     uint32_t argc;
-    uint32_t timeout_ms; /* EXEC */
-    uint64_t output_max; /* EXEC: stdout + stderr kept */
+    uint32_t timeout_ms; /* EXEC, GUEST */
+    uint64_t output_max; /* EXEC: stdout + stderr kept; GUEST: stdout */
 };
 struct br_out;
 struct br_msg;

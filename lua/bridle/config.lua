@@ -12,13 +12,14 @@
 ---     }
 
 local json = require "json"
+local adapters = require "bridle.adapters"
 local provider = require "bridle.provider"
 local schema = require "bridle.schema"
 
 local config = {}
 
 local KEYS = { api = "required", default_model = "optional", providers = "optional",
-  profiles = "optional", keys = "optional" }
+  profiles = "optional", keys = "optional", adapters = "optional" }
 local PROFILE = { image = "required" }
 local MAX = { profiles = 16, image = 255, providers = 16 }
 
@@ -66,7 +67,8 @@ end
 function config.normalise(value)
   schema.object(value, "", KEYS)
   if value.api ~= 1 then schema.expected("api", "1", value.api) end
-  if value.providers == nil and value.profiles == nil then
+  local terms = adapters.terms(value.adapters)
+  if value.providers == nil and value.profiles == nil and value.adapters == nil then
     schema.fail("", "the document lacks the key 'providers'")
   end
   local images, keys = profiles(value.profiles or {}), provider.keys(value.keys)
@@ -74,7 +76,7 @@ function config.normalise(value)
     if value.default_model ~= nil then
       schema.fail("default_model", "'default_model' names a provider, and there is none")
     end
-    return { default_model = "", providers = json.array({}), images = images }
+    return { default_model = "", providers = json.array({}), images = images, adapters = terms }
   end
   schema.map(value.providers, "providers")
   local providers = json.array({})
@@ -89,7 +91,7 @@ function config.normalise(value)
   end
   if #providers == 0 then schema.fail("providers", "'providers' names no provider") end
   return { default_model = default_model(value.default_model, providers), providers = providers,
-    images = images }
+    images = images, adapters = terms }
 end
 
 --- The same, with a refusal raised as a text.

@@ -15,7 +15,7 @@ local KEYS = { name = "required", version = "required", rules = "required", sand
   offers = "optional" }
 local SANDBOX = { backend = "required", image = "required", identity = "required",
   landlock = "required", workspace = "required", noexec = "optional", limits = "required",
-  disks = "optional" }
+  disks = "optional", sockets = "optional", alone = "optional" }
 local LIMITS = { memory_bytes = "required", pids = "required", cpu_percent = "required",
   nofile = "required", fsize_bytes = "required", tmp_bytes = "required", tmp_inodes = "required",
   output_bytes = "required", exec_seconds = "required", wall_seconds = "required" }
@@ -23,6 +23,7 @@ local DISKS = { workspace = "optional", state = "optional", scratch = "optional"
 local DISK = { kind = "required", bytes = "required", inodes = "required", name = "optional" }
 local RULE = { id = "required", effect = "required", actions = "required", match = "required",
   patterns = "required", reason = "optional" }
+local SOCKETS = { "provider", "gate" }
 local NOEXEC = { "tmp", "home", "workspace", "state", "scratch" }
 local MAX = { rules = 1000, offers = 8, version = 1000000 }
 local INTEGER_MAX = 1 << 53 -- what every reader of JSON keeps
@@ -88,15 +89,20 @@ local function check_disks(value, at)
   return out
 end
 
-local function check_noexec(list, at)
+local function check_words(list, at, words)
   local out, seen = json.array({}), {}
-  for i, place in ipairs(schema.list(list, at, 0, #NOEXEC)) do
-    schema.word(place, schema.join(at, i), NOEXEC)
+  for i, place in ipairs(schema.list(list, at, 0, #words)) do
+    schema.word(place, schema.join(at, i), words)
     if seen[place] then schema.fail(schema.join(at, i), ("'%s': '%s' is there twice"):format(at, place)) end
     seen[place] = true
     out[i] = place
   end
   return out
+end
+
+local function check_flag(value, at)
+  if value ~= nil and type(value) ~= "boolean" then schema.expected(at, "true or false", value) end
+  return value == true
 end
 
 --- What a plan is made of, from the section 'sandbox'.
@@ -110,7 +116,9 @@ local function launch(value)
     identity = schema.word(s.identity, "sandbox.identity", { "dedicated", "owner" }),
     landlock = schema.word(s.landlock, "sandbox.landlock", { "required", "none" }),
     workspace = schema.word(s.workspace, "sandbox.workspace", { "none", "bind", "lease" }),
-    noexec = check_noexec(s.noexec or {}, "sandbox.noexec"),
+    noexec = check_words(s.noexec or {}, "sandbox.noexec", NOEXEC),
+    sockets = check_words(s.sockets or {}, "sandbox.sockets", SOCKETS),
+    alone = check_flag(s.alone, "sandbox.alone"),
     limits = check_limits(s.limits, "sandbox.limits"),
     disks = check_disks(s.disks or {}, "sandbox.disks"),
   }

@@ -27,13 +27,14 @@ _bridle() {
         -p | --policy) _bridle_files ;;
         --profile) _bridle_profiles ;;
         --image) : ;;
+        -a | --adapter) : ;;
         -m | --model) : ;;
         --config) _bridle_files ;;
         --scenario) _bridle_files ;;
         --timeout) : ;;
         *)
           case $cur in
-            -*) _bridle_words "--dir --task --policy --profile --image --model --config --scenario --timeout --json --help" ;;
+            -*) _bridle_words "--dir --task --policy --profile --image --adapter --model --config --scenario --timeout --json --help" ;;
             *) : ;;
           esac
           ;;

@@ -1,0 +1,118 @@
+/*
+ * What a guest asks of its provider, as the broker tells it: one request is one observable turn.
+ * The broker's messages are noted when they come and recorded when the session has time to wait for
+ * the audit. Nothing that a guest or a provider wrote is in them but bounded names.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "frame/frame.h"
+#include "session/session_priv.h"
+
+/* How long the answers of a guest that has ended are waited for; the broker gives up before. */
+#define DRAIN_US (30u * 1000000u)
+
+bool guest_note(struct session *s, const struct guest_event *e)
+{
+    struct harness *h = &s->harness;
+    if (!h->events)
+        h->events = calloc(GUEST_EVENTS_MAX, sizeof(*h->events));
+    if (!h->events || h->nevents == GUEST_EVENTS_MAX)
+        return false;
+    if (e->type == BR_MSG_GUEST_RESPONSE && h->open == 0)
+        return false;
+    h->open += e->type == BR_MSG_GUEST_REQUEST;
+    h->open -= e->type == BR_MSG_GUEST_RESPONSE;
+    h->events[(h->first + h->nevents++) % GUEST_EVENTS_MAX] = *e;
+    return true;
+}
+
+static void request_id(const struct guest_event *e, char dst[BR_ID_MAX])
+{
+    snprintf(dst, BR_ID_MAX, "guest-%llu", (unsigned long long)e->serial);
+}
+
+static int record_request(struct session *s, const struct guest_event *e)
+{
+    char id[BR_ID_MAX];
+    request_id(e, id);
+    s->budget.steps++;
+    return session_record(s, "model.request", "agent",
+                          json_pack("{s:s, s:s, s:I}", "requestId", id, "model", s->model,
+                                    "messageCount", (json_int_t)(e->messages ? e->messages : 1)));
+}
+
+static json_t *error_of(const struct guest_event *e)
+{
+    return json_pack("{s:s, s:s}", "code", br_code_name((int)e->code), "message", e->text);
+}
+
+/* The reasons that clients know; a provider may have others. */
+static const char *finish_of(const struct guest_event *e)
+{
+    static const char *const known[] = {"stop", "tool_calls", "length"};
+    for (size_t i = 0; i < BR_ARRAY_LEN(known); i++)
+        if (!e->code && strcmp(e->finish, known[i]) == 0)
+            return known[i];
+    return e->code || e->status / 100 != 2 ? "error" : "stop";
+}
+
+static int record_response(struct session *s, const struct guest_event *e)
+{
+    char id[BR_ID_MAX];
+    request_id(e, id);
+    json_t *receipt = json_pack(
+        "{s:s, s:i, s:i, s:I, s:i, s:b, s:b, s:I, s:I}", "requestId", id, "status",
+        (int)(e->status < 1000 ? e->status : 0), "requestBytes", 0, "responseBytes",
+        (json_int_t)e->bytes, "durationMs", 0, "scripted", (int)s->scripted, "settled",
+        (int)e->settled, "toolCalls", (json_int_t)e->calls, "repairs", (json_int_t)e->repairs);
+    if (receipt && e->code)
+        json_object_set_new(receipt, "error", error_of(e));
+    uint64_t total = e->prompt + e->completion;
+    s->budget.tokens += total;
+    s->harness.tokens += total;
+    int r = session_record(s, "bridle.provider", "kernel", receipt);
+    if (r == 0)
+        r = session_record(s, "model.response", "model",
+                           json_pack("{s:s, s:s, s:s, s:{s:I, s:I, s:I}}", "requestId", id, "model",
+                                     s->model, "finishReason", finish_of(e), "usage",
+                                     "promptTokens", (json_int_t)e->prompt, "completionTokens",
+                                     (json_int_t)e->completion, "totalTokens", (json_int_t)total));
+    if (r == 0 && s->budget.tokens > s->budget.tokens_max)
+        session_stop(s, BR_E_BUDGET_EXCEEDED, "the run used %llu of %llu model tokens",
+                     (unsigned long long)s->budget.tokens,
+                     (unsigned long long)s->budget.tokens_max);
+    return r;
+}
+
+int guest_record(struct session *s)
+{
+    struct harness *h = &s->harness;
+    int r = 0;
+    while (r == 0 && h->nevents) {
+        struct guest_event e = h->events[h->first];
+        h->first = (h->first + 1) % GUEST_EVENTS_MAX;
+        h->nevents--;
+        r = e.type == BR_MSG_GUEST_REQUEST ? record_request(s, &e)
+            : e.type == BR_MSG_GUEST_RESPONSE
+                ? record_response(s, &e)
+                : session_record(s, "bridle.provider.refused", "kernel", error_of(&e));
+    }
+    return r;
+}
+
+int guest_drain(struct session *s)
+{
+    uint64_t deadline = br_now_us() + DRAIN_US;
+    int r = guest_record(s);
+    while (r == 0 && s->harness.open && s->broker.fd >= 0 && br_now_us() < deadline) {
+        bool moved = false;
+        s->init_kick = &moved;
+        int w = session_wait(s, &moved, 1000000, true);
+        s->init_kick = NULL;
+        r = w < 0 && w != -BR_E_TIMEOUT ? w : guest_record(s);
+    }
+    free(br_steal_ptr(&s->harness.events));
+    s->harness.nevents = 0;
+    return r;
+}

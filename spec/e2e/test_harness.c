@@ -1,0 +1,177 @@
+/*
+ * Runs of an adapter, from end to end: what its guest is told, what of its answer counts, and that
+ * of everything that is refused nothing is taken.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "support/e2e.h"
+
+/* The host's programs instead of an image, so that a guest can be a script of the workspace. */
+static const char profile[] =
+    "return { name = 'hosted', version = 1, rules = { { id = 'no-network', effect = 'deny', "
+    "actions = "
+    "{ 'network' }, match = 'any', patterns = {} } }, sandbox = { backend = 'native', image = "
+    "'host', "
+    "identity = 'dedicated', landlock = 'required', workspace = 'lease', sockets = { 'provider', "
+    "'gate' }, limits = { memory_bytes = 1 << 30, pids = 64, cpu_percent = 100, nofile = 256, "
+    "fsize_bytes = 1 << 30, tmp_bytes = 1 << 20, tmp_inodes = 100, output_bytes = 4096, "
+    "exec_seconds = 30, wall_seconds = 60 }, disks = { workspace = { kind = 'tmpfs', bytes = 8 << "
+    "20, "
+    "inodes = 200 } } } }\n";
+static const char adapter[] =
+    "return { id = 'test-guest', revision = 3, entry = { '/bin/sh', '/workspace/guest.sh' }, "
+    "profiles = "
+    "{ hosted = { tools = { 'read', 'bash' } } }, routes = { 'chat' }, artifact = { kind = 'text', "
+    "bytes = "
+    "1000 }, ceilings = { outputBytes = 2000, traceBytes = 1000 }, gate = true }\n";
+/* What every guest here begins with: $json is the packet, say writes a frame. */
+static const char prelude[] =
+    "set -eu\n"
+    "set -- $(dd bs=1 count=4 2>/dev/null | od -An -tu1)\n"
+    "json=$(head -c $(((($1 * 256 + $2) * 256 + $3) * 256 + $4)))\n"
+    "run=$(printf %s \"$json\" | sed -nE 's/.*\"runId\":\"([^\"]*)\".*/\\1/p')\n"
+    "head4() { printf \"$(printf '\\\\%03o\\\\%03o\\\\%03o\\\\%03o' $(($1 >> 24 & 255)) $(($1 >> "
+    "16 & 255)) "
+    "$(($1 >> 8 & 255)) $(($1 & 255)))\"; }\n"
+    "say() { head4 $(printf %s \"$1\" | wc -c); printf %s \"$1\"; }\n"
+    "result() { printf %s "
+    "'{\"runId\":\"'${2:-$run}'\",\"status\":\"'${3:-completed}'\",\"adapter\":{\"id\":\""
+    "test-guest\",\"revision\":'${4:-3}'},\"session\":{},\"artifact\":{\"kind\":\"text\",\"text\":"
+    "\"'\"$1\"'\"},"
+    "\"tools\":[{\"name\":\"bash\",\"status\":\"ok\",\"count\":2}]}'; }\n";
+
+static void open_project(struct e2e *t)
+{
+    char config[1024];
+    e2e_open(t, 0);
+    e2e_write(t, "workspace/a.txt", "a\n");
+    e2e_write(t, "hosted.lua", profile);
+    e2e_write(t, "adapter.lua", adapter);
+    snprintf(
+        config, sizeof(config),
+        "return { api = 1, adapters = { ['test-guest@3'] = { profiles = { 'hosted' }, file = "
+        "'%s/adapter.lua' }, ['shell-example@1'] = { profiles = { 'workspace-tmpfs-v1' }, image = "
+        "'small' } } }\n",
+        t->dir);
+    e2e_write(t, "bridle.lua", config);
+    t->activated = true;
+}
+
+static void activate(struct e2e *t, const char *name, const char *image)
+{
+    struct e2e_result r;
+    e2e_run(t, &r, "bridle", "activate", name, image ? "--image" : NULL, image, NULL);
+    e2e_expect(&r, 0, NULL);
+    e2e_result_free(&r);
+}
+
+/* A guest of this text, run once. */
+static void run_guest(struct e2e *t, const char *body, struct e2e_result *r)
+{
+    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(65536);
+    br_buf_printf(&text, "%s%s", prelude, body);
+    e2e_write(t, "workspace/guest.sh", br_buf_cstr(&text));
+    e2e_run(t, r, "bridle", "run", "--json", "-C", "workspace", "--profile", "hosted.lua",
+            "--config", "bridle.lua", "-a", "test-guest@3", "-m", "scripted/default", "do it",
+            NULL);
+}
+
+/* The same under bubblewrap. */
+static void use_bwrap(struct e2e *t)
+{
+    char text[sizeof(profile) + 16];
+    const char *native = strstr(profile, "native"), *lock = strstr(profile, "required");
+    snprintf(text, sizeof(text), "%.*sbwrap%.*snone%s", (int)(native - profile), profile,
+             (int)(lock - native - 6), native + 6, lock + 8);
+    e2e_write(t, "hosted.lua", text);
+}
+
+static void check_completed(bool bwrap)
+{
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    if (bwrap)
+        use_bwrap(&t);
+    activate(&t, "hosted.lua", NULL);
+    run_guest(&t, "say \"$(result \"it is done\")\"\n", &r);
+    e2e_expect(&r, 0, "\"type\":\"bridle.harness.started\"");
+    e2e_expect(&r, 0, "\"artifact\":{\"kind\":\"text\",\"text\":\"it is done\"}");
+    e2e_expect(&r, 0, "\"tools\":[{\"name\":\"bash\",\"status\":\"ok\",\"count\":2}]");
+    e2e_expect(&r, 0, "\"status\":\"completed\",\"steps\":0");
+    e2e_result_free(&r);
+    /* the sockets are there, and nothing else can be */
+    run_guest(&t,
+              "test -S /broker/provider.sock && test -S /broker/gate.sock\n"
+              "test $(ls -A /broker | wc -l) = 2\n"
+              "if touch /broker/more 2>/dev/null; then exit 9; fi\n"
+              "say \"$(result sockets)\"\n",
+              &r);
+    e2e_expect(&r, 0, "\"text\":\"sockets\"");
+    e2e_result_free(&r);
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
+static void test_completed(void **state)
+{
+    (void)state;
+    check_completed(false);
+}
+
+static void test_completed_bwrap(void **state)
+{
+    (void)state;
+    check_completed(true);
+}
+
+/* The example, in an image that has only busybox. */
+static void test_example(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    char command[1024];
+    const char *source = getenv("BRIDLE_SOURCE");
+    assert_non_null(source);
+    open_project(&t);
+    snprintf(
+        command, sizeof(command),
+        "set -e; cd %s; mkdir -p root/bin root/opt/shell-example; cp $(command -v busybox) "
+        "root/bin/busybox; for n in true sh dd od head sed ls wc tr cat; do ln root/bin/busybox "
+        "root/bin/$n; done; cp %s/adapters/shell-example/guest/guest.sh root/opt/shell-example",
+        t.dir, source);
+    assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c) */
+    e2e_run(&t, &r, "bridle", "image", "import", "--name", "small", "root", NULL);
+    e2e_expect(&r, 0, "sha256:");
+    e2e_result_free(&r);
+    activate(&t, "workspace-tmpfs-v1", "small");
+    e2e_run(&t, &r, "bridle", "run", "--json", "-C", "workspace", "-p", "workspace-tmpfs-v1", "-a",
+            "shell-example@1", "--config", "bridle.lua", "-m", "scripted/default", "list", "them",
+            NULL);
+    e2e_expect(&r, 0, "there is no curl in this image, so the model was not asked; files: a.txt");
+    e2e_expect(&r, 0, "\"image\":\"sha256:");
+    e2e_result_free(&r);
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
+int main(void)
+{
+    e2e_isolate();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_completed),
+        cmocka_unit_test(test_completed_bwrap),
+        cmocka_unit_test(test_example),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
