@@ -450,15 +450,17 @@ static int handle(struct egress *e, const struct br_net_event *ev, struct br_err
 
 static int egress_loop(struct egress *e, struct br_err *err)
 {
+    bool ahead = false;
     while (!e->quit) {
         struct br_net_event ev[BR_NET_EVENTS];
         int ms = br_transfers_run(e->transfers);
         if (e->ready_by && !e->ready)
             ms = ms < 0 || ms > 100 ? 100 : ms;
-        bool answered = br_transfers_answered(e->transfers);
-        int n = br_net_wait(e->net, ev, answered ? 0 : ms, err);
-        if (n == 0 && answered) { /* there is nothing else to do, so nobody waits for this */
+        ahead |= br_transfers_answered(e->transfers);
+        int n = br_net_wait(e->net, ev, ahead ? 0 : ms, err);
+        if (n == 0 && ahead) { /* there is nothing else to do, so nobody waits for this */
             br_net_spare(e->net);
+            ahead = false;
             n = br_net_wait(e->net, ev, ms, err);
         }
         if (n < 0)

@@ -513,7 +513,7 @@ void br_transfers_credit(struct br_transfers *ts, uint64_t id, uint32_t bytes)
 void br_transfers_unblocked(struct br_transfers *ts)
 {
     for (unsigned i = 0; i < ts->high; i++)
-        if (ts->slots[i]->used && ts->slots[i]->first_byte && ts->slots[i]->window)
+        if (ts->slots[i]->used && ts->slots[i]->begun && ts->slots[i]->window)
             go_on(ts, i);
 }
 
