@@ -133,6 +133,73 @@ static bool is_fresh(const struct br_answer *a)
     return !a->skip_lf && !a->has_data && !a->has_name && a->line.len == 0;
 }
 
+/* ---- events that are like the one before ---- */
+
+static void shape_learn(struct br_answer *a, const char *p, const char *end)
+{
+    struct br_hole h[BR_HOLES_MAX], swap;
+    struct br_shape *s = &a->shape;
+    unsigned n = a->dialect->holes(a, h);
+    for (unsigned i = 1; i < n; i++) /* in the order of the text */
+        for (unsigned k = i; k > 0 && h[k - 1].p > h[k].p; k--) {
+            swap = h[k];
+            h[k] = h[k - 1];
+            h[k - 1] = swap;
+        }
+    s->n = s->nholes = 0;
+    for (unsigned i = 0; i <= n; i++) {
+        size_t len = (size_t)((i < n ? h[i].p : end) - p);
+        if (len > BR_SHAPE_MAX - s->n)
+            return;
+        memcpy(s->text + s->n, p, len);
+        s->n += (unsigned)len;
+        if (i == n)
+            break;
+        s->at[i] = s->n;
+        s->number[i] = h[i].number;
+        p = h[i].p + h[i].n;
+    }
+    s->nholes = n;
+}
+
+static const char *hole_end(const char *p, const char *end, bool number)
+{
+    struct br_scan j;
+    struct br_slice text;
+    if (!number) {
+        br_scan_init(&j, p, (size_t)(end - p), false);
+        return br_scan_string_rest(&j, &text) ? j.p - 1 : NULL;
+    }
+    const char *from = p;
+    while (p < end && *p >= '0' && *p <= '9')
+        p++;
+    return p > from && p - from < 16 && (*from != '0' || p - from == 1) ? p : NULL;
+}
+
+/* Behind the event at p, if it is like the last one; else NULL. */
+static const char *shape_match(const struct br_shape *s, const char *p, const char *end)
+{
+    const char *from = p;
+    unsigned at = 0;
+    if (!s->nholes)
+        return NULL;
+    for (unsigned i = 0; i <= s->nholes; i++) {
+        size_t len = (i < s->nholes ? s->at[i] : s->n) - at;
+        if ((size_t)(end - p) < len || memcmp(p, s->text + at, len) != 0)
+            return NULL;
+        p += len;
+        if (i == s->nholes)
+            break;
+        at = s->at[i];
+        p = hole_end(p, end, s->number[i]);
+        if (!p)
+            return NULL;
+    }
+    return p - from <= BR_ANSWER_LINE_MAX ? p : NULL;
+}
+
+/* ---- events in the form that leaves ---- */
+
 enum fast { FAST_NOT, FAST_PASS, FAST_REWRITTEN, FAST_FAILED };
 
 /*
@@ -142,8 +209,12 @@ enum fast { FAST_NOT, FAST_PASS, FAST_REWRITTEN, FAST_FAILED };
 static enum fast event_fast(struct br_answer *a, const char *p, const char *end, const char **next,
                             const char **data, size_t *n, struct br_err *err)
 {
-    const char *name = NULL;
+    const char *name = NULL, *begin = p;
     size_t name_n = 0;
+    *next = shape_match(&a->shape, p, end);
+    if (*next)
+        return FAST_PASS;
+    a->shape.nholes = 0;
     if (a->dialect->names) {
         if (end - p < 8 || memcmp(p, "event: ", 7) != 0)
             return FAST_NOT;
@@ -176,7 +247,10 @@ static enum fast event_fast(struct br_answer *a, const char *p, const char *end,
     *n = (size_t)(stop - from);
     if (a->dialect->apply(a, false, err) < 0)
         return FAST_FAILED;
-    return a->drop || a->nedits ? FAST_REWRITTEN : FAST_PASS;
+    if (a->drop || a->nedits)
+        return FAST_REWRITTEN;
+    shape_learn(a, begin, *next);
+    return FAST_PASS;
 }
 
 /* "[DONE]": the end of a stream of chat completions; the others have an event for it. */
@@ -222,9 +296,8 @@ static int event_judge(struct br_answer *a, bool last, struct br_buf *out, struc
             (strlen(a->name) != a->type.n || memcmp(a->name, a->type.p, a->type.n) != 0))
             return br_answer_invalid(err, "has an event whose name is not its type");
     }
-    for (size_t i = 0; i < a->data.len; i++) /* between values only */
-        if (p[i] == '\n')
-            p[i] = ' ';
+    for (char *lf = p; (lf = memchr(lf, '\n', a->data.len - (size_t)(lf - p)));)
+        *lf = ' '; /* between values only */
     int r = a->dialect->apply(a, false, err);
     if (r == 0)
         put_event(a, p, a->data.len, out);
@@ -300,6 +373,7 @@ static int line_feed(struct br_answer *a, const char **pp, const char *end, stru
                      struct br_err *err)
 {
     const char *p = *pp;
+    a->shape.nholes = 0;
     if (a->skip_lf) {
         a->skip_lf = false;
         if (*p == '\n') {

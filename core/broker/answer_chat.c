@@ -20,6 +20,7 @@ struct br_chat_read {
     unsigned choices;
     uint64_t choice_index;
     struct br_slice content, refusal, finish;
+    struct br_slice reasoning, noise; /* text beside the content; and what hides its length */
     /* function_call, which is not null */
     struct br_slice legacy_at, legacy, legacy_name, legacy_arguments;
     struct br_slice calls_at; /* the value of tool_calls */
@@ -141,13 +142,18 @@ static bool read_legacy(struct br_scan *j, struct br_chat_read *r)
     return true;
 }
 
+static bool text_or_skip(struct br_scan *j, struct br_slice *s)
+{
+    return br_scan_peek(j) == '"' ? br_scan_string(j, s) : br_scan_skip(j, NULL);
+}
+
 /* The delta of a chunk, or the message of a whole answer. */
 static bool read_part(struct br_scan *j, struct br_chat_read *r)
 {
-    enum { ROLE, CONTENT, CALLS, LEGACY, REFUSAL };
-    static const struct br_scan_name names[] = {BR_NAME("role"), BR_NAME("content"),
-                                                BR_NAME("tool_calls"), BR_NAME("function_call"),
-                                                BR_NAME("refusal")};
+    enum { ROLE, CONTENT, CALLS, LEGACY, REFUSAL, REASONING };
+    static const struct br_scan_name names[] = {
+        BR_NAME("role"),          BR_NAME("content"), BR_NAME("tool_calls"),
+        BR_NAME("function_call"), BR_NAME("refusal"), BR_NAME("reasoning_content")};
     static const struct br_scan_keys keys = {names, BR_ARRAY_LEN(names)};
     struct br_scan_in in = {.seen = 0};
     bool null;
@@ -166,6 +172,9 @@ static bool read_part(struct br_scan *j, struct br_chat_read *r)
             break;
         case REFUSAL:
             ok = br_scan_string_or_null(j, &r->refusal, "has a refusal that is no text");
+            break;
+        case REASONING:
+            ok = text_or_skip(j, &r->reasoning);
             break;
         case CALLS:
             ok = read_calls(j, r);
@@ -273,9 +282,9 @@ static bool read_choices(struct br_scan *j, struct br_chat_read *r, struct br_us
 
 static bool chat_read(struct br_answer *a, struct br_scan *j, bool whole)
 {
-    enum { ID, CHOICES, USAGE, ERROR };
+    enum { ID, CHOICES, USAGE, ERROR, NOISE };
     static const struct br_scan_name names[] = {BR_NAME("id"), BR_NAME("choices"), BR_NAME("usage"),
-                                                BR_NAME("error")};
+                                                BR_NAME("error"), BR_NAME("obfuscation")};
     static const struct br_scan_keys keys = {names, BR_ARRAY_LEN(names)};
     struct br_scan_in in = {.seen = 0};
     struct br_chat_read *r = a->read.chat;
@@ -299,6 +308,9 @@ static bool chat_read(struct br_answer *a, struct br_scan *j, bool whole)
         case ERROR:
             ok = br_said_read(j, &a->said);
             break;
+        case NOISE:
+            ok = text_or_skip(j, &r->noise);
+            break;
         default:
             ok = br_scan_skip(j, NULL);
         }
@@ -306,6 +318,24 @@ static bool chat_read(struct br_answer *a, struct br_scan *j, bool whole)
             return false;
     }
     return j->state == BR_SCAN_OK;
+}
+
+static unsigned hole(struct br_hole *h, unsigned n, const struct br_slice *s)
+{
+    if (s->p)
+        h[n++] = (struct br_hole){.p = s->p, .n = s->n};
+    return n;
+}
+
+static unsigned chat_holes(const struct br_answer *a, struct br_hole *h)
+{
+    const struct br_chat_read *r = a->read.chat;
+    if (r->choices != 1 || r->ncalls || r->legacy.p || r->finish.n || r->refusal.n ||
+        a->usage.known || a->facts.finish[0])
+        return 0;
+    unsigned n = hole(h, 0, &r->content);
+    n = hole(h, n, &r->reasoning);
+    return n ? hole(h, n, &r->noise) : 0;
 }
 
 /* ---- judging ---- */
@@ -446,4 +476,4 @@ static int chat_apply(struct br_answer *a, bool whole, struct br_err *err)
 }
 
 const struct br_dialect br_dialect_chat = {
-    .make = chat_make, .read = chat_read, .apply = chat_apply, .names = false};
+    .make = chat_make, .read = chat_read, .apply = chat_apply, .holes = chat_holes, .names = false};

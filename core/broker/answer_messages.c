@@ -19,7 +19,7 @@ struct block_read {
 struct br_messages_read {
     bool has_index, has_message, has_block, has_delta;
     uint64_t index;
-    struct br_slice delta_type, partial, stop;
+    struct br_slice delta_type, text, thinking, partial, stop;
     /* tokens: of the prompt, written to a cache, read from one, of the answer */
     uint64_t counts[4];
     bool has_count[4];
@@ -172,11 +172,11 @@ static bool read_message(struct br_scan *j, struct br_answer *a)
 
 static bool read_delta(struct br_scan *j, struct br_messages_read *r)
 {
-    enum { TYPE, TEXT, PARTIAL, STOP };
     static const struct br_scan_name names[] = {BR_NAME("type"), BR_NAME("text"),
-                                                BR_NAME("partial_json"), BR_NAME("stop_reason")};
+                                                BR_NAME("thinking"), BR_NAME("partial_json"),
+                                                BR_NAME("stop_reason")};
     static const struct br_scan_keys keys = {names, BR_ARRAY_LEN(names)};
-    struct br_slice text, *const to[] = {&r->delta_type, &text, &r->partial, &r->stop};
+    struct br_slice *const to[] = {&r->delta_type, &r->text, &r->thinking, &r->partial, &r->stop};
     struct br_scan_in in = {.seen = 0};
     int id;
     if (br_scan_peek(j) != '{')
@@ -242,6 +242,18 @@ static bool messages_read(struct br_answer *a, struct br_scan *j, bool whole)
 {
     memset(a->read.messages, 0, offsetof(struct br_messages_read, calls));
     return whole ? read_message(j, a) : read_event(j, a);
+}
+
+/* More text in the block that is open. */
+static unsigned messages_holes(const struct br_answer *a, struct br_hole *h)
+{
+    const struct br_messages_read *r = a->read.messages;
+    const struct br_slice *s = a->block == BLOCK_TEXT ? &r->text : &r->thinking;
+    if (a->block == BLOCK_TOOL || !r->has_delta || !s->p || r->has_block || a->usage.known ||
+        !br_slice_is(&a->type, "content_block_delta"))
+        return 0;
+    *h = (struct br_hole){.p = s->p, .n = s->n};
+    return 1;
 }
 
 /* ---- judging ---- */
@@ -417,5 +429,8 @@ static int messages_apply(struct br_answer *a, bool whole, struct br_err *err)
     return whole ? whole_apply(a, err) : stream_apply(a, err);
 }
 
-const struct br_dialect br_dialect_messages = {
-    .make = messages_make, .read = messages_read, .apply = messages_apply, .names = true};
+const struct br_dialect br_dialect_messages = {.make = messages_make,
+                                               .read = messages_read,
+                                               .apply = messages_apply,
+                                               .holes = messages_holes,
+                                               .names = true};

@@ -17,7 +17,7 @@ struct item_read {
 struct br_responses_read {
     bool has_index, has_item, has_response, has_output;
     uint64_t index;
-    struct br_slice delta, arguments, status, reason;
+    struct br_slice delta, arguments, status, reason, number, noise;
     struct br_said top; /* of an event "error", which says it beside its type */
     struct item_read item;
     uint64_t nitems;
@@ -195,11 +195,11 @@ static bool text_or_skip(struct br_scan *j, struct br_slice *s)
 
 static bool read_event(struct br_scan *j, struct br_answer *a)
 {
-    enum { TYPE, INDEX, DELTA, ARGUMENTS, ITEM, RESPONSE, ERROR, CODE, MESSAGE };
+    enum { TYPE, INDEX, DELTA, ARGUMENTS, ITEM, RESPONSE, ERROR, CODE, MESSAGE, NUMBER, NOISE };
     static const struct br_scan_name names[] = {
-        BR_NAME("type"),      BR_NAME("output_index"), BR_NAME("delta"),
-        BR_NAME("arguments"), BR_NAME("item"),         BR_NAME("response"),
-        BR_NAME("error"),     BR_NAME("code"),         BR_NAME("message")};
+        BR_NAME("type"),    BR_NAME("output_index"),    BR_NAME("delta"),      BR_NAME("arguments"),
+        BR_NAME("item"),    BR_NAME("response"),        BR_NAME("error"),      BR_NAME("code"),
+        BR_NAME("message"), BR_NAME("sequence_number"), BR_NAME("obfuscation")};
     static const struct br_scan_keys keys = {names, BR_ARRAY_LEN(names)};
     struct br_responses_read *r = a->read.responses;
     struct br_scan_in in = {.seen = 0};
@@ -238,6 +238,12 @@ static bool read_event(struct br_scan *j, struct br_answer *a)
         case MESSAGE:
             ok = text_or_skip(j, &r->top.message);
             break;
+        case NUMBER:
+            ok = br_scan_skip(j, &r->number);
+            break;
+        case NOISE:
+            ok = text_or_skip(j, &r->noise);
+            break;
         default:
             ok = br_scan_skip(j, NULL);
         }
@@ -255,6 +261,25 @@ static bool responses_read(struct br_answer *a, struct br_scan *j, bool whole)
 {
     memset(a->read.responses, 0, offsetof(struct br_responses_read, calls));
     return whole ? read_response(j, a) : read_event(j, a);
+}
+
+/* More text: no event of that kind changes anything. */
+static unsigned responses_holes(const struct br_answer *a, struct br_hole *h)
+{
+    const struct br_responses_read *r = a->read.responses;
+    unsigned n = 0;
+    if (!r->delta.p || r->has_item || r->has_response ||
+        !br_slice_is(&a->type, "response.output_text.delta"))
+        return 0;
+    h[n++] = (struct br_hole){.p = r->delta.p, .n = r->delta.n};
+    if (r->noise.p)
+        h[n++] = (struct br_hole){.p = r->noise.p, .n = r->noise.n};
+    bool digits = r->number.n > 0;
+    for (size_t i = 0; i < r->number.n; i++)
+        digits = digits && r->number.p[i] >= '0' && r->number.p[i] <= '9';
+    if (digits)
+        h[n++] = (struct br_hole){.p = r->number.p, .n = r->number.n, .number = true};
+    return n;
 }
 
 /* ---- judging ---- */
@@ -359,5 +384,8 @@ static int responses_apply(struct br_answer *a, bool whole, struct br_err *err)
     return whole ? take_response(a, err) : stream_apply(a, err);
 }
 
-const struct br_dialect br_dialect_responses = {
-    .make = responses_make, .read = responses_read, .apply = responses_apply, .names = true};
+const struct br_dialect br_dialect_responses = {.make = responses_make,
+                                                .read = responses_read,
+                                                .apply = responses_apply,
+                                                .holes = responses_holes,
+                                                .names = true};

@@ -71,6 +71,24 @@ struct br_said {
     struct br_slice type, code, message;
 };
 
+/*
+ * Where one event of text differs from the next: between the quotes of a string, or a number. The
+ * rest of an event that was read is kept, and compared with the next instead of reading that.
+ */
+#define BR_HOLES_MAX 4u
+#define BR_SHAPE_MAX 1024u
+struct br_hole {
+    const char *p;
+    size_t n;
+    bool number;
+};
+struct br_shape {
+    unsigned nholes; /* 0: there is none */
+    unsigned at[BR_HOLES_MAX], n;
+    bool number[BR_HOLES_MAX];
+    char text[BR_SHAPE_MAX]; /* without what is in the holes, which are at these offsets */
+};
+
 struct br_answer;
 /*
  * What a dialect knows. `read` takes the JSON of one event, or a whole answer, from `j`, and
@@ -82,6 +100,11 @@ struct br_dialect {
     void *(*make)(void); /* what an event is read into; freed with free() */
     bool (*read)(struct br_answer *a, struct br_scan *j, bool whole);
     int (*apply)(struct br_answer *a, bool whole, struct br_err *err);
+    /*
+     * Of an event that was read and applied: where its text is, if it has no other effect than that
+     * there is more text, and so would the next one, if it is the same but for that. 0: it has.
+     */
+    unsigned (*holes)(const struct br_answer *a, struct br_hole *h);
     bool names; /* events carry their type as a name as well */
 };
 extern const struct br_dialect br_dialect_chat, br_dialect_messages, br_dialect_responses;
@@ -118,6 +141,7 @@ struct br_answer {
     struct br_said said;
     struct br_slice type; /* of the event, where it has one */
     bool drop;            /* the event is not passed on */
+    struct br_shape shape;
     struct br_edit *edits;
     size_t nedits, edits_cap;
     struct br_buf words;

@@ -43,6 +43,8 @@ char br_scan_peek(struct br_scan *j)
         br_scan_fail(j, BR_SCAN_SHORT, "it ends in the middle");
         return 0;
     }
+    if (*j->p == 0)
+        br_scan_fail(j, BR_SCAN_BAD, "it holds NUL");
     return *j->p;
 }
 
@@ -132,7 +134,7 @@ static bool skip_escape(struct br_scan *j)
 }
 
 /* j->p is behind the opening quote. */
-static bool string_rest(struct br_scan *j, struct br_slice *s)
+bool br_scan_string_rest(struct br_scan *j, struct br_slice *s)
 {
     const char *from = j->p;
     bool escaped = false;
@@ -172,7 +174,7 @@ bool br_scan_string(struct br_scan *j, struct br_slice *s)
     if (br_scan_peek(j) != '"')
         return bad(j, "a string is missing");
     j->p++;
-    return string_rest(j, s);
+    return br_scan_string_rest(j, s);
 }
 
 /* ---- numbers and words ---- */
@@ -226,7 +228,7 @@ static bool skip_plain(struct br_scan *j, char c)
     switch (c) {
     case '"':
         j->p++;
-        return string_rest(j, &s);
+        return br_scan_string_rest(j, &s);
     case 't':
         return skip_word(j, "true");
     case 'f':
@@ -347,7 +349,7 @@ bool br_scan_key(struct br_scan *j, struct br_scan_in *in, const struct br_scan_
     if (*j->p != '"')
         return br_scan_fail(j, BR_SCAN_BAD, "a key is missing");
     const char *at = j->p++;
-    if (!string_rest(j, &s))
+    if (!br_scan_string_rest(j, &s))
         return false;
     *id = key_find(t, in, &s);
     if (*id >= 0) {

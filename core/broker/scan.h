@@ -71,6 +71,8 @@ bool br_scan_key(struct br_scan *j, struct br_scan_in *in, const struct br_scan_
 /* True if there is another element; false at the closing bracket, which is taken. */
 bool br_scan_element(struct br_scan *j, struct br_scan_in *in);
 bool br_scan_string(struct br_scan *j, struct br_slice *s);
+/* The same, when the opening quote was taken already. */
+bool br_scan_string_rest(struct br_scan *j, struct br_slice *s);
 /* A string, or null, which leaves p NULL. Anything else is refused with `why`. */
 bool br_scan_string_or_null(struct br_scan *j, struct br_slice *s, const char *why);
 /* null: *is is true and it is taken; otherwise nothing is. */
