@@ -211,8 +211,10 @@ static void send_start(struct eg *e, const struct eg_options *o, uint8_t from, i
     br_out_fd(&out, audit, true);
     if (o->key_fd)
         br_out_fd(&out, o->key_fd, false);
-    if (o->ca_fd)
+    if (o->ca_fd) {
+        (void)lseek(o->ca_fd, 0, SEEK_SET); /* the one before has read it to its end */
         br_out_fd(&out, o->ca_fd, false);
+    }
     assert_int_equal(br_chan_send(&e->sup, BR_MSG_EGRESS_START, 0, &out, NULL), 0);
 }
 
