@@ -121,7 +121,8 @@ static int check_sources(const char *suite, char (*paths)[512], unsigned n, stru
                             suite);
 }
 
-static int bootstrap(const struct br_work *w, const struct br_image_build *b, struct br_err *err)
+static int bootstrap(const struct br_work *w, const struct br_image_build *b,
+                     const char *const *options, struct br_err *err)
 {
     static char paths[16][512];
     /* not '--quiet', which keeps what apt says from whoever has to know why */
@@ -136,6 +137,8 @@ static int bootstrap(const struct br_work *w, const struct br_image_build *b, st
     if (include.failed)
         return br_err_set(err, BR_E_LIMIT_EXCEEDED,
                           "the list of packages is too long; no image was made");
+    for (; *options && n < ARGS_MAX / 2; options++)
+        argv[n++] = *options;
     argv[n++] = "--";
     argv[n++] = b->suite;
     argv[n++] = "-";
@@ -167,7 +170,8 @@ int br_image_build(const struct br_image_store *s, const struct br_image_build *
                         .max_entries = b->max_entries ? b->max_entries : BR_IMAGE_ENTRIES_MAX,
                         .max_seconds = b->max_seconds ? b->max_seconds : BR_BUILD_SECONDS};
     char source[BR_IMAGE_SOURCE_MAX];
-    size_t n = (size_t)snprintf(source, sizeof(source), "%s:", b->suite);
+    size_t n = (size_t)snprintf(source, sizeof(source), "%s%s%s:", b->recipe ? b->recipe : "",
+                                b->recipe ? " on " : "", b->suite);
     for (const char *const *p = b->packages; *p && n < sizeof(source); p++)
         n += (size_t)snprintf(source + n, sizeof(source) - n, " %s", *p);
     char path[BR_PATH_MAX];
@@ -179,9 +183,16 @@ int br_image_build(const struct br_image_store *s, const struct br_image_build *
         r = br_work_open(&w, s, err);
     if (r < 0)
         return r;
-    r = bootstrap(&w, b, err);
+    struct br_image_hooks hooks = {.options = {NULL}};
+    if (b->recipe)
+        r = br_image_recipe_prepare(&w, b->recipe, &hooks, err);
     if (r == 0)
-        r = br_image_finish(&w, BR_FORMAT_TAR, "packages", source, b->name ? b->name : b->suite,
+        r = bootstrap(&w, b, hooks.options, err);
+    if (r == 0)
+        r = br_image_finish(&w, BR_FORMAT_TAR, "packages", source,
+                            b->name     ? b->name
+                            : b->recipe ? b->recipe
+                                        : b->suite,
                             img, existed, err);
     int k = br_work_close(&w, r < 0 ? NULL : err);
     return r < 0 ? r : k;

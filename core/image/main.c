@@ -13,6 +13,8 @@
 
 #include "image/make_priv.h"
 
+#define PACKAGES_MAX 512 /* as words on a command line */
+
 struct options {
     const char *name, *suite;
     enum br_image_format format;
@@ -148,13 +150,24 @@ static int verb_build(const struct br_image_store *s, const struct options *o, c
     struct br_image img;
     bool existed = false;
     if (n < 1)
-        return usage("'bridle image %s' needs the name of a package", "build");
+        return usage("'bridle image %s' needs the name of a package, or of an adapter", "build");
+    const char *packages[PACKAGES_MAX + 1] = {NULL};
+    bool recipe = br_image_is_recipe(args[0]);
+    unsigned have = recipe ? br_image_recipe_packages(args[0], packages, 16) : 0;
+    if (n > (int)(PACKAGES_MAX - have) || (recipe && o->unpack_only))
+        return usage(recipe ? "an adapter's image needs its packages' scripts: '--unpack-only' "
+                              "cannot be said with '%s'"
+                            : "too many packages after '%s'",
+                     args[0]);
+    for (int i = recipe; i < n; i++)
+        packages[have++] = args[i];
     char own[BR_IMAGE_SUITE_MAX];
     br_image_host_suite(own);
     struct br_image_build b = {.name = o->name,
                                .suite = o->suite ? o->suite : own,
                                .mirrors = o->mirrors,
-                               .packages = (const char *const *)args,
+                               .packages = packages,
+                               .recipe = recipe ? args[0] : NULL,
                                .unpack_only = o->unpack_only,
                                .max_bytes = o->max_bytes,
                                .max_entries = o->max_entries,

@@ -50,6 +50,7 @@ struct br_tool {
     /* It works for the operator on what the operator trusts (apt and what it fetches), and needs
      * more of the system than its own directory, and the network. Otherwise it is confined. */
     bool trusted;
+    bool operators;  /* it also gets the operator's home and settings of npm */
     bool any_status; /* its exit status says nothing */
 };
 /*
@@ -105,7 +106,8 @@ struct br_image_build {
     const char *name, *suite;
     const char *const *mirrors; /* NULL-terminated; none: the host's apt sources */
     const char *const *packages;
-    bool unpack_only; /* run none of the packages' scripts */
+    bool unpack_only;   /* run none of the packages' scripts */
+    const char *recipe; /* of an adapter, whose guest goes into it as well; NULL: none */
     uint64_t max_bytes, max_entries;
     unsigned max_seconds; /* 0: BR_BUILD_SECONDS */
 };
@@ -114,6 +116,20 @@ struct br_image_build {
 void br_image_host_suite(char suite[BR_IMAGE_SUITE_MAX]);
 int br_image_build(const struct br_image_store *s, const struct br_image_build *b,
                    struct br_image *img, bool *existed, struct br_err *err);
+
+/* ---- adapter.c ---- */
+
+bool br_image_is_recipe(const char *id);
+/* The Debian packages that a recipe needs; how many. */
+unsigned br_image_recipe_packages(const char *id, const char **out, unsigned max);
+/* What mmdebstrap is told besides. */
+struct br_image_hooks {
+    const char *options[8];
+    char copy[BR_PATH_MAX + 64];
+};
+/* Unpacks the recipe and fetches what it is made of, into the private directory. */
+int br_image_recipe_prepare(const struct br_work *w, const char *id, struct br_image_hooks *h,
+                            struct br_err *err);
 
 /* ---- main.c, show.c ---- */
 

@@ -51,14 +51,26 @@ static const char *own_tmpdir(const struct br_work *w)
 static int start(const struct br_work *w, const struct br_tool *t, const char *path, int null,
                  int talk, struct br_confined *p, struct br_err *err)
 {
-    static const char *const proxies[] = {"http_proxy", "https_proxy", "no_proxy"};
-    char values[BR_ARRAY_LEN(proxies)][1024];
-    const char *env[8] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "HOME=/nonexistent",
-                          t->trusted ? own_tmpdir(w) : "TMPDIR=."};
-    unsigned n = 4;
-    for (unsigned i = 0; t->trusted && i < BR_ARRAY_LEN(proxies); i++)
-        if (passed(proxies[i], values[i], sizeof(values[i])))
+    /* the first three for whoever is trusted */
+    static const char *const names[] = {"http_proxy",
+                                        "https_proxy",
+                                        "no_proxy",
+                                        "HOME",
+                                        "XDG_CACHE_HOME",
+                                        "NPM_CONFIG_USERCONFIG",
+                                        "NPM_CONFIG_REGISTRY",
+                                        "npm_config_userconfig",
+                                        "npm_config_registry",
+                                        "NODE_EXTRA_CA_CERTS"};
+    char values[BR_ARRAY_LEN(names)][1024];
+    const char *env[16] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C",
+                           t->trusted ? own_tmpdir(w) : "TMPDIR=."};
+    unsigned n = 3;
+    for (unsigned i = 0; t->trusted && i < (t->operators ? BR_ARRAY_LEN(names) : 3); i++)
+        if (passed(names[i], values[i], sizeof(values[i])))
             env[n++] = values[i];
+    if (!t->operators)
+        env[n++] = "HOME=/nonexistent";
     struct br_confine c = {
         .path = path,
         .argv = t->argv,
