@@ -4,6 +4,7 @@
 # only this needed. Nothing of a package runs here but node, esbuild, and the guest itself.
 set -eu
 recipe=$(dirname -- "$(readlink -f -- "$0")")
+[ "$recipe" = /opt/recipe ] || exit 2 # this removes things: only where mmdebstrap put it
 pi=/opt/pi
 modules=$recipe/node_modules
 
@@ -46,4 +47,5 @@ fi
 unset NODE_OPTIONS
 unshare --net "$pi/bin/node" "$recipe/build.mjs" "$modules" "$pi/lib/guest.cjs"
 unshare --net "$pi/bin/node" "$recipe/guest/bake.mjs" "$pi/lib"
-rm -rf "$pi/lib/bake-run.cjs" "$recipe" /tmp/* /usr/share/doc /usr/share/man /usr/share/locale /usr/share/info
+rm -rf "$pi/lib/bake-run.cjs" "$recipe" /tmp/* /usr/share/doc /usr/share/man /usr/share/locale \
+  /usr/share/info /var/cache/apt/* /var/cache/debconf/* /var/lib/apt/lists/*

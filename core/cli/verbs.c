@@ -251,10 +251,10 @@ const struct br_cli_verb br_cli_verbs[] = {
         .summary = "make, show, check and remove the images that sandboxes run in",
         .details =
             "ACTION is import (of an OCI archive or layout, of what 'docker save' wrote, of a\n"
-            "tar file or of a directory), build (of Debian packages), list, show, verify or\n"
-            "remove. An image is known by an id, the SHA-256 of what is in it, and by names;\n"
-            "IMAGE is either, or the first 8 or more digits of an id. verify reads all of an\n"
-            "image, or of every one.\n"
+            "tar file or of a directory), build (of Debian packages, or of the adapter\n"
+            "pi-coding), list, show, verify or remove. An image is known by an id, the\n"
+            "SHA-256 of what is in it, and by names; IMAGE is either, or the first 8 or more\n"
+            "digits of an id. verify reads all of an image, or of every one.\n"
             "\n"
             "'host', this machine's own /usr, is always there, and nothing checks it.",
         .opts =

@@ -35,7 +35,7 @@ export function checkPacket(p) {
   require(p.gate === undefined || isText(p.gate.socket), "'gate' lacks its socket");
   require(Array.isArray(p.tools) && p.tools.every((t) => TOOLS.includes(t)), "'tools' names one that Pi has not");
   require(p.session?.intent === "new" || p.session?.intent === "resume", "'session.intent' is not known");
-  require(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/.test(p.session.id), "'session.id' is no id");
+  require(isText(p.session.id) && /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/.test(p.session.id), "'session.id' is no id");
   require(p.contextFiles === undefined || p.contextFiles === true, "'contextFiles' is neither true nor absent");
   require(isCount(p.ceilings?.outputBytes) && isCount(p.ceilings.traceBytes), "'ceilings' lacks one");
   require(Number.isFinite(Date.parse(p.deadline)), "'deadline' is no time");
