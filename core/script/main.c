@@ -104,6 +104,7 @@ static void put_provider(struct br_buf *b, const json_t *p)
     put_text(b, key, "name");
     put_text(b, key, "at");
     put_texts(b, json_object_get(key, "words"));
+    br_buf_put_u32(b, get_u32(key, "timeout"));
     put_text(b, p, "ca_file");
     put_text(b, p, "proxy");
     br_buf_put_u8(b, BR_AUTH_BEARER + which(p, "auth", auth, 2));

@@ -55,6 +55,7 @@ static void expect_provider(struct br_rd *r, const struct expected *w)
     expect_str(r, w->key_name);
     expect_str(r, w->key_at);
     expect_list(r, w->command);
+    assert_int_equal(br_rd_u32(r), w->command[0] ? 5 : 0);
     expect_str(r, w->ca_file);
     expect_str(r, w->proxy);
     assert_int_equal(br_rd_u8(r), w->auth);
@@ -74,7 +75,7 @@ static void test_config(void **state)
     configure(&g,
               "return { api = 1, default_model = 'openai/gpt-5', keys = {\n"
               "  lab = { file = '/etc/bridle/lab.key' },\n"
-              "  vault = { command = { '/usr/bin/pass', 'show' } } }, providers = {\n"
+              "  vault = { command = { '/usr/bin/pass', 'show' }, timeout = 5 } }, providers = {\n"
               "  claude = { base_url = 'https://api.anthropic.com/v1', api = 'anthropic',\n"
               "    key = 'vault', ca_file = '/etc/ssl/a.pem', answers = 'normalize',\n"
               "    proxy = 'http://proxy.example:3128/', connect_timeout = 7,\n"
@@ -210,6 +211,8 @@ static void test_bad_configs(void **state)
         {KEYS("work = {}"), "needs one of 'env', 'file' and 'command'"},
         {KEYS("work = { env = 'A', file = '/a' }"), "needs one of 'env', 'file' and 'command'"},
         {KEYS("work = { env = 'A-B' }"), "environment variable"},
+        {KEYS("work = { env = 'A', timeout = 1 }"), "is for a command"},
+        {KEYS("work = { command = { '/a' }, timeout = 601 }"), "an integer from 1"},
         {KEYS("work = { file = 'a.key' }"), "an absolute path"},
         {KEYS("work = { command = {} }"), "at least 1 element"},
         {KEYS("work = { command = { 'pass' } }"), "an absolute path"},

@@ -16,9 +16,6 @@
 
 #include "supervise/supervise_priv.h"
 
-/* A person may have to unlock a store first. */
-#define KEY_COMMAND_S 60u
-
 static int refuse(struct br_err *err, const char *name, const char *path, const char *why)
 {
     return br_err_set(err, BR_E_INVALID_CONFIG,
@@ -149,7 +146,8 @@ int key_wait(struct supervisor *s, struct br_err *err)
     const char *name = s->provider.key_name, *program = s->provider.key_command[0];
     if (k->pid <= 0)
         return 0;
-    bool late = sup_wait(s, &k->ended, (uint64_t)KEY_COMMAND_S * 1000000, true) < 0;
+    uint32_t seconds = s->provider.key_command_s; /* a person may have to unlock a store first */
+    bool late = sup_wait(s, &k->ended, (uint64_t)seconds * 1000000, true) < 0;
     key_end(s);
     if (!late && WIFEXITED(k->status) && WEXITSTATUS(k->status) == 0)
         return 0;
@@ -158,7 +156,7 @@ int key_wait(struct supervisor *s, struct br_err *err)
         return br_err_set(err, BR_E_INVALID_CONFIG,
                           "the command '%s' did not say the key '%s' within %u s; nothing was "
                           "started",
-                          program, name, KEY_COMMAND_S);
+                          program, name, seconds);
     if (WIFSIGNALED(k->status))
         return br_err_set(err, BR_E_INVALID_CONFIG,
                           "the command '%s' of the key '%s' was killed by signal %d; nothing was "

@@ -100,6 +100,7 @@ static void read_key(struct br_rd *r, struct provider *p)
         r->failed = true;
     for (uint32_t i = 0; i < p->nkey_command && !r->failed; i++)
         br_rd_str(r, p->key_command[i], sizeof(p->key_command[i]));
+    p->key_command_s = br_rd_u32(r);
     if (p->key_from == BR_KEY_ENV && strlen(at) < sizeof(p->key_env)) {
         memcpy(p->key_env, at, strlen(at) + 1);
         memcpy(p->key_name, at, strlen(at) + 1); /* what a person is to look at */

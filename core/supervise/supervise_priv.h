@@ -67,7 +67,7 @@ struct provider {
     char key_name[BR_NAME_MAX]; /* the operator's name of it, or the variable's */
     char key_file[BR_PATH_MAX];
     char key_command[KEY_WORDS_MAX][BR_NAME_MAX]; /* words; nkey_command of them */
-    uint32_t nkey_command;
+    uint32_t nkey_command, key_command_s;
     char ca_file[BR_PATH_MAX], proxy[BR_PATH_MAX]; /* "" none */
     uint8_t auth;                                  /* enum br_auth */
     uint32_t routes;                               /* bits of enum br_route */

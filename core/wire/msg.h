@@ -127,10 +127,10 @@
     /* bridled -> script (purpose config): str path, blob source */                                \
     X(SCRIPT_CONFIG, 0x0221)                                                                       \
     /* script -> bridled: str default_model, [str provider, str base_url, u8 key_from (enum        \
-       br_key_from), str key_name, str key_at (variable or path), [str]n command, str ca_file, str \
-       proxy, u8 auth (enum br_auth), u32 routes (bits of enum br_route), u8 answers (enum         \
-       br_answers), u32 connect_s, u32 first_byte_s, u32 idle_s, u32 total_s, u8 streaming, [str   \
-       model]n]n, [str profile, str image]n, [struct br_adapter_terms]n */                         \
+       br_key_from), str key_name, str key_at (variable or path), [str]n command, u32 command_s,   \
+       str ca_file, str proxy, u8 auth (enum br_auth), u32 routes (bits of enum br_route), u8                \
+       answers (enum br_answers), u32 connect_s, u32 first_byte_s, u32 idle_s, u32 total_s, u8                   \
+       streaming, [str model]n]n, [str profile, str image]n, [struct br_adapter_terms]n */                               \
     X(SCRIPT_CONFIGURED, 0x0222)                                                                   \
     /* bridled -> script (purpose config): what is this adapter, for this profile? str adapter     \
        (ID@REVISION), str profile, str path of its adapter.lua (""), blob its text ("" for the     \

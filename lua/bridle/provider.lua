@@ -23,9 +23,10 @@ local PROVIDER = { base_url = "required", key = "optional", key_env = "optional"
   first_byte_timeout = "optional", idle_timeout = "optional", total_timeout = "optional",
   ca_file = "optional", proxy = "optional", dialects = "optional", api = "optional",
   answers = "optional", auth = "optional" }
-local KEY = { env = "optional", file = "optional", command = "optional" }
+local KEY = { env = "optional", file = "optional", command = "optional", timeout = "optional" }
+local KINDS = { "env", "file", "command" }
 local MAX = { keys = 32, models = 128, url = 1024, timeout = 3600, total = 86400, words = 16,
-  word = 255, path = 1024 }
+  word = 255, path = 1024, unlock = 600 }
 
 --- What a provider speaks that says no more than its `api`. The order is that of enum br_route.
 local DIALECTS = { "chat", "responses", "messages" }
@@ -115,6 +116,31 @@ local function command(value, at)
   return words
 end
 
+--- Where one key is.
+local function where(key, at)
+  local kinds = {}
+  for _, kind in ipairs(KINDS) do
+    if key[kind] ~= nil then kinds[#kinds + 1] = kind end
+  end
+  if #kinds ~= 1 then
+    schema.fail(at, ("'%s' needs one of 'env', 'file' and 'command'"):format(at))
+  end
+  local kind = kinds[1]
+  local path = schema.join(at, kind)
+  local out = { from = kind, at = "", words = json.array({}), timeout = 0 }
+  if kind == "command" then
+    local seconds = key.timeout == nil and 60 or key.timeout
+    out.words = command(key.command, path)
+    out.timeout = schema.integer(seconds, schema.join(at, "timeout"), 1, MAX.unlock)
+    return out
+  end
+  if key.timeout ~= nil then
+    schema.fail(schema.join(at, "timeout"), ("'%s.timeout' is for a command"):format(at))
+  end
+  out.at = kind == "env" and variable(key.env, path) or absolute(key.file, path)
+  return out
+end
+
 --- Check `keys`: a map from name to where that key is.
 ---@param value any
 ---@return table<string, table>
@@ -127,21 +153,8 @@ function provider.keys(value)
       schema.fail(at, ("the key '%s' must be named with lower-case letters, digits, '-' and '_'")
         :format(name))
     end
-    local key = schema.object(value[name], at, KEY)
-    local kinds = schema.keys(key)
-    if #kinds ~= 1 then
-      schema.fail(at, ("'%s' needs one of 'env', 'file' and 'command'"):format(at))
-    end
-    local kind = kinds[1]
-    local path = schema.join(at, kind)
-    out[name] = { from = kind, name = name, words = json.array({}) }
-    if kind == "env" then
-      out[name].at = variable(key.env, path)
-    elseif kind == "file" then
-      out[name].at = absolute(key.file, path)
-    else
-      out[name].at, out[name].words = "", command(key.command, path)
-    end
+    out[name] = where(schema.object(value[name], at, KEY), at)
+    out[name].name = name
   end
   return out
 end
@@ -152,9 +165,11 @@ local function chosen_key(value, at, keys)
   end
   if value.key_env ~= nil then
     local name = variable(value.key_env, schema.join(at, "key_env"))
-    return { from = "env", name = name, at = name, words = json.array({}) }
+    return { from = "env", name = name, at = name, words = json.array({}), timeout = 0 }
   end
-  if value.key == nil then return { from = "none", name = "", at = "", words = json.array({}) } end
+  if value.key == nil then
+    return { from = "none", name = "", at = "", words = json.array({}), timeout = 0 }
+  end
   local path = schema.join(at, "key")
   local name = schema.text(value.key, path, 64)
   if not keys[name] then
