@@ -165,13 +165,183 @@ static void test_example(void **state)
     e2e_close(&t);
 }
 
+/* What no refused guest gets into a record; the prompt has none of it. */
+#define SAID "said-by-the-guest"
+
+static const struct refusal {
+    const char *name, *body;
+    int status;
+    const char *said, *result;
+} refusals[] = {
+    {"a second frame", "say \"$(result " SAID ")\"; say \"$(result " SAID ")\"\n", 5,
+     "a second one behind it", "refused"},
+    {"bytes behind it", "say \"$(result " SAID ")\"; echo\n", 5, "1 bytes behind it", "refused"},
+    {"oversized", "head4 2001; printf %s " SAID "\n", 5, "more than its ceiling of 2000",
+     "refused"},
+    {"endless", "head4 2000; yes " SAID "\n", 5, "behind it", "refused"},
+    {"truncated", "head4 100; printf %s " SAID "\n", 5, "truncated: 17 of its 100 bytes",
+     "refused"},
+    {"none", "echo " SAID " >&2\n", 5, "there is none", "refused"},
+    {"another run", "say \"$(result " SAID " run_0)\"\n", 5, "'runId' is that of another run",
+     "refused"},
+    {"another revision", "say \"$(result " SAID " $run completed 4)\"\n", 5,
+     "'adapter' is another one than 'test-guest@3'", "refused"},
+    {"another status", "say \"$(result " SAID " $run done)\"\n", 5, "neither completed nor failed",
+     "refused"},
+    {"no JSON", "say '{\"" SAID "\":'\n", 5, "the frame is refused", "refused"},
+    {"an unknown key", "say '{\"" SAID "\":1}'\n", 5, "a key that it cannot have", "refused"},
+    {"its artifact", "say \"$(result $(head -c 999 /dev/zero | tr '\\0' a)" SAID ")\"\n", 5,
+     "more than its ceiling of 1000", "refused"},
+    {"a bad end", "say \"$(result " SAID ")\"; exit 3\n", 1, "ended with status 3", "refused"},
+    {"a signal", "say \"$(result " SAID ")\"; kill -9 $$\n", 1, "ended by signal 9", "refused"},
+    {"not there", "exec /nowhere\n", 1, "ended with status 127", "refused"},
+    {"it failed",
+     "say "
+     "'{\"runId\":\"'$run'\",\"status\":\"failed\",\"adapter\":{\"id\":\"test-guest\",\"revision\":"
+     "3},"
+     "\"session\":{},\"artifact\":null,\"tools\":[{\"name\":\"read\",\"status\":\"error\","
+     "\"count\":9}]}'\n",
+     1, "the guest says that it could not do it", "failed"},
+};
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    activate(&t, "hosted.lua", NULL);
+    for (size_t i = 0; i < BR_ARRAY_LEN(refusals); i++) {
+        const struct refusal *f = &refusals[i];
+        char want[128];
+        print_message("%s\n", f->name);
+        run_guest(&t, f->body, &r);
+        e2e_expect(&r, f->status, f->said);
+        snprintf(want, sizeof(want), "\"status\":\"%s\",\"adapter\":\"test-guest\"", f->result);
+        e2e_expect(&r, f->status, want);
+        e2e_expect(&r, f->status, "\"status\":\"failed\",\"steps\":0");
+        assert_false(e2e_says(&r, SAID));
+        assert_false(e2e_says(&r, "\"artifact\""));
+        assert_true(e2e_says(&r, "\"count\":9") == (strcmp(f->result, "failed") == 0));
+        e2e_result_free(&r);
+    }
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
+/* The deadline ends it, and with it what it started. */
+static void test_deadline(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    activate(&t, "hosted.lua", NULL);
+    e2e_write(&t, "workspace/guest.sh", "setsid sleep 60 & sleep 60\n");
+    e2e_run(&t, &r, "bridle", "run", "--json", "-C", "workspace", "--profile", "hosted.lua",
+            "--config", "bridle.lua", "-a", "test-guest@3", "-m", "scripted/default", "--timeout",
+            "1", "do it", NULL);
+    e2e_expect(&r, 7, "TIMEOUT");
+    assert_false(e2e_says(&r, "\"artifact\""));
+    e2e_result_free(&r);
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
+/* Every byte of the store, which is more than what is shown. */
+static bool stored(struct e2e *t, const char *text)
+{
+    char command[512];
+    snprintf(command, sizeof(command), "grep -raq -e '%s' %s", text, t->state);
+    return system(command) == 0; /* NOLINT(cert-env33-c) */
+}
+
+/* A credential, what it printed and what went wrong stay in the sandbox; what it says is kept. */
+static void test_nothing_else_is_kept(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    activate(&t, "hosted.lua", NULL);
+    run_guest(&t,
+              "token=$(printf %s \"$json\" | sed -nE 's/.*\"token\":\"([^\"]*)\".*/\\1/p')\n"
+              "test ${#token} = 64\n"
+              "CANARY_ENV=canary-environment sh -c 'echo canary-stderr-$CANARY_ENV >&2'\n"
+              "sh -c 'canary-exception' 2>&1 | cat >&2 || true\n"
+              "echo canary-file > /workspace/canary-name\n"
+              "say \"$(result \"kept-artifact $token ${#token}\")\"\n",
+              &r);
+    e2e_expect(&r, 0, "kept-artifact [");
+    e2e_expect(&r, 0, " 64\"}"); /* the guest had it */
+    e2e_result_free(&r);
+    assert_true(stored(&t, "kept-artifact"));
+    assert_true(
+        stored(&t, "canary-name")); /* the control: names of changed files are in the record */
+    assert_false(stored(&t, "canary-stderr"));
+    assert_false(stored(&t, "canary-environment"));
+    assert_false(stored(&t, "canary-exception"));
+    assert_false(stored(&t, "canary-file"));
+    assert_false(stored(&t, "kept-artifact [0-9a-f]\\{64\\}"));
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
+static void refused(struct e2e *t, int status, const char *said, const char *adapter_ref,
+                    const char *profile_name, const char *image)
+{
+    struct e2e_result r;
+    e2e_run(t, &r, "bridle", "run", "--json", "-C", "workspace", "--profile", profile_name,
+            "--config", "bridle.lua", "-a", adapter_ref, "-m", "scripted/default", "do it",
+            image ? "--image" : NULL, image, NULL);
+    e2e_expect(&r, status, said);
+    assert_false(e2e_says(&r, "bridle.harness"));
+    assert_false(e2e_says(&r, "sandbox.started"));
+    e2e_result_free(&r);
+}
+
+/* Only pairs that the operator named, only files that are his. */
+static void test_pairs(void **state)
+{
+    (void)state;
+    struct e2e t;
+    char path[128], config[512];
+    open_project(&t);
+    activate(&t, "hosted.lua", NULL);
+    e2e_write(&t, "workspace/guest.sh", "exit 0\n");
+    refused(&t, 4, "does not name it", "test-guest@4", "hosted.lua", NULL);
+    refused(&t, 4, "does not name it", "other@1", "hosted.lua", NULL);
+    refused(&t, 4, "does not name that pair", "test-guest@3", "run-v1", NULL);
+    refused(&t, 4, "does not name that pair", "shell-example@1", "workspace-v1", NULL);
+    refused(&t, 6, "not activated", "shell-example@1", "workspace-tmpfs-v1", "host");
+    /* an adapter.lua that others may write, that lies in the workspace, or is another one */
+    snprintf(path, sizeof(path), "%s/adapter.lua", t.dir);
+    assert_int_equal(chmod(path, 0666), 0);
+    refused(&t, 5, "only its owner", "test-guest@3", "hosted.lua", NULL);
+    assert_int_equal(chmod(path, 0644), 0);
+    snprintf(config, sizeof(config),
+             "return { api = 1, adapters = { ['test-guest@4'] = { profiles = { 'hosted' }, file = "
+             "'%s/adapter.lua' }, ['test-guest@3'] = { profiles = { 'hosted' }, file = "
+             "'%s/workspace/adapter.lua' } } }\n",
+             t.dir, t.dir);
+    e2e_write(&t, "bridle.lua", config);
+    refused(&t, 5, "it is the adapter 'test-guest@3'", "test-guest@4", "hosted.lua", NULL);
+    e2e_write(&t, "workspace/adapter.lua", adapter);
+    snprintf(path, sizeof(path), "%s/workspace/adapter.lua", t.dir);
+    assert_int_equal(chown(path, 0, 0), 0);
+    refused(&t, 5, "lies inside of the workspace", "test-guest@3", "hosted.lua", NULL);
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
 int main(void)
 {
     e2e_isolate();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_completed),
-        cmocka_unit_test(test_completed_bwrap),
-        cmocka_unit_test(test_example),
+        cmocka_unit_test(test_completed), cmocka_unit_test(test_completed_bwrap),
+        cmocka_unit_test(test_example),   cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_deadline),  cmocka_unit_test(test_nothing_else_is_kept),
+        cmocka_unit_test(test_pairs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
