@@ -10,3 +10,4 @@ files["profiles/"] = { std = "bridle" }
 files["spec/"] = { std = "+busted" }
 files["policy/*_spec.lua"] = { std = "lua54+busted" }
 files["policy/cookbook/*_spec.lua"] = { std = "lua54+busted" }
+files["adapters/*/adapter_spec.lua"] = { std = "lua54+busted" }

@@ -595,3 +595,54 @@ int br_compile_adapter(struct br_script *s, const char *ref, const char *profile
         r = br_script_json_parse(json.data, json.len, BR_JSON_NODES_MAX, out, NULL, err);
     return r;
 }
+
+/* ---- what a manifest declares ---- */
+
+struct declared_job {
+    json_t *tree; /* taken */
+    char *adapter, *profile;
+    size_t nadapter, nprofile;
+    int code;
+    char text[BR_ERR_TEXT_MAX];
+};
+
+/* A refusal is a table with a message; it is kept and is no error of the call. */
+static int run_declared(lua_State *L)
+{
+    struct declared_job *job = lua_touserdata(L, 1);
+    push_member(L, "bridle.schema", "catch");
+    push_member(L, "bridle.manifest", "declared");
+    br_script_json_push(L, &job->tree);
+    lua_call(L, 2, 2);
+    if (lua_isnil(L, -2)) {
+        lua_getfield(L, -1, "message");
+        snprintf(job->text, sizeof(job->text), "%s", lua_tostring(L, -1));
+        job->code = BR_E_INVALID_MANIFEST;
+        return 0;
+    }
+    snprintf(job->adapter, job->nadapter, "%s", lua_tostring(L, -2));
+    snprintf(job->profile, job->nprofile, "%s", lua_tostring(L, -1));
+    return 0;
+}
+
+int br_compile_declared(struct br_script *s, const char *path, const void *text, size_t n,
+                        char *adapter, size_t nadapter, char *profile, size_t nprofile,
+                        struct br_err *err)
+{
+    const struct br_compile_in in = {.manifest_path = path, .manifest = text, .manifest_len = n};
+    struct declared_job job = {
+        .adapter = adapter, .profile = profile, .nadapter = nadapter, .nprofile = nprofile};
+    json_t *marks = NULL;
+    unsigned line;
+    int r = parse_manifest(&in, &job.tree, &marks, &line, err);
+    json_decref(marks);
+    if (r < 0)
+        return br_err_wrap(err, "'%s'", path);
+    lua_pushcfunction(s->L, run_declared);
+    lua_pushlightuserdata(s->L, &job);
+    r = br_script_call(s, 1, 0, BR_SCRIPT_COMPILE_US, BR_E_INVALID_MANIFEST, err);
+    json_decref(job.tree);
+    if (r == 0 && job.code)
+        r = br_err_set(err, (enum br_code)job.code, "'%s': %s", path, job.text);
+    return r;
+}

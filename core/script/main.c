@@ -211,6 +211,7 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     if (s->purpose == BR_SCRIPT_CONFIG) {
         br_chan_permit(c, BR_MSG_SCRIPT_CONFIG);
         br_chan_permit(c, BR_MSG_SCRIPT_ADAPTER);
+        br_chan_permit(c, BR_MSG_SCRIPT_MANIFEST);
     } else if (s->purpose == BR_SCRIPT_INSPECT) {
         r = br_serve_inspect_start(s, err);
         if (r < 0)
@@ -234,6 +235,7 @@ static const struct br_msg_rule sup_rules[] = {
     {BR_MSG_SCRIPT_START, BR_PERMIT | BR_ONCE, 1, 1, 0, 1, on_start},
     {BR_MSG_SCRIPT_CONFIG, 0, 9, BR_MSG_MAX, 0, 1, on_config},
     {BR_MSG_SCRIPT_ADAPTER, 0, 17, BR_MSG_MAX, 0, 1, br_serve_harness},
+    {BR_MSG_SCRIPT_MANIFEST, 0, 9, BR_MSG_MAX, 0, 1, br_serve_declared},
     {BR_MSG_INSPECT_EVAL, 0, 29, BR_MSG_MAX, 0, 1, br_serve_inspect_eval},
     {BR_MSG_INSPECT_DATA, BR_ONCE, 13, BR_MSG_MAX, 0, 1, br_serve_inspect_data},
     {BR_MSG_INSPECT_NAMES, 0, 4, BR_NAME_MAX, 0, 0, br_serve_inspect_names},

@@ -271,6 +271,11 @@ int br_compile_vote(struct br_script *s, const void *request, size_t n, enum br_
 /* Evaluate a configuration; `out` receives it as JSON. */
 int br_compile_config(struct br_script *s, const char *path, const void *text, size_t n,
                       json_t **out, struct br_err *err);
+/* The pair of adapter and profile that a manifest declares; "" for none. Nothing else of it is
+ * looked at. -BR_E_INVALID_MANIFEST. */
+int br_compile_declared(struct br_script *s, const char *path, const void *text, size_t n,
+                        char *adapter, size_t nadapter, char *profile, size_t nprofile,
+                        struct br_err *err);
 /*
  * Evaluate an adapter.lua (n 0: the one that is built in; -BR_E_NOT_FOUND if there is none); `out`
  * receives, as JSON, what concerns the profile, and `sha256` the hash of the text.

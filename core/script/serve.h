@@ -35,7 +35,7 @@ br_msg_handler br_serve_inspect_eval, br_serve_inspect_data, br_serve_inspect_na
 int br_serve_inspect_start(struct serve *s, struct br_err *err);
 
 /* SCRIPT_ADAPTER: what an adapter.lua says; and the terms of bridle.lua (serve_harness.c). */
-br_msg_handler br_serve_harness;
+br_msg_handler br_serve_harness, br_serve_declared;
 void br_serve_put_terms(struct br_buf *b, const json_t *list);
 
 /* Answer a request with SCRIPT_FAILED. */

@@ -114,3 +114,27 @@ int br_serve_harness(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     br_adapter_put(&out.buf, &a);
     return br_chan_send(c, BR_MSG_SCRIPT_ADAPTED, m->id, &out, err);
 }
+
+int br_serve_declared(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct serve *s = ctx;
+    char path[BR_PATH_MAX], adapter[BR_ADAPTER_REF_MAX] = "", profile[64] = "";
+    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(0);
+    br_rd_str(&m->rd, path, sizeof(path));
+    int r = br_msg_blob(m, BR_MANIFEST_MAX, &text, err);
+    if (r == 0)
+        r = br_rd_done(&m->rd);
+    if (r == 0)
+        r = br_serve_fresh(s, err);
+    if (r < 0)
+        return r;
+    struct br_err why = {.code = BR_OK};
+    r = br_compile_declared(s->script, path, text.data, text.len, adapter, sizeof(adapter), profile,
+                            sizeof(profile), &why);
+    if (r < 0)
+        return br_serve_fail(c, m->id, &why, path, 0, err);
+    BR_CLEANUP_OUT struct br_out out = BR_OUT_INIT;
+    br_buf_put_str(&out.buf, adapter);
+    br_buf_put_str(&out.buf, profile);
+    return br_chan_send(c, BR_MSG_SCRIPT_DECLARED, m->id, &out, err);
+}

@@ -75,6 +75,23 @@ static int check_hidden(const struct session *s, struct br_err *err)
     return 0;
 }
 
+/* The pair that the manifest declares is the one that runs; bridled read it by itself. */
+static int check_declared(struct session *s, struct br_err *err)
+{
+    const json_t *declared = json_object_get(s->task, "harness");
+    const char *adapter = json_string_value(json_object_get(declared, "adapter"));
+    const char *profile = json_string_value(json_object_get(declared, "profile"));
+    if (!declared || s->mode != BR_RUN_AGENT)
+        return 0;
+    if (!adapter || !profile || !s->harness.is || strcmp(adapter, s->harness.it.terms.ref) != 0 ||
+        strcmp(profile, s->profile.plan.profile) != 0)
+        return br_err_set(
+            err, BR_E_INVALID_MANIFEST,
+            "'%.512s' declares another harness than this run has; nothing was started",
+            s->manifest_path);
+    return 0;
+}
+
 static uint64_t budget_of(json_t *task, const char *key, uint64_t otherwise, uint64_t max)
 {
     json_t *v = json_object_get(json_object_get(task, "budget"), key);
@@ -97,6 +114,9 @@ static int read_task(struct session *s, struct br_err *err)
         return br_err_set(err, BR_E_INVALID_MANIFEST, "the compiled manifest is not usable");
     snprintf(s->task_id, sizeof(s->task_id), "%s", id);
     s->task_given = !json_is_true(json_object_get(s->task, "generated"));
+    r = check_declared(s, err);
+    if (r < 0)
+        return r;
     s->budget.tokens_max =
         budget_of(s->task, "max_model_tokens", DEFAULT_TOKENS, BR_MODEL_TOKENS_MAX);
     s->budget.calls_max =

@@ -91,30 +91,26 @@ static int read_file(const struct supervisor *s, struct br_buf *text, struct br_
     return r;
 }
 
-static int ask_script(struct supervisor *s, const char *profile, const struct br_buf *text,
-                      struct br_err *err)
+/* One question to a config script of its own; its answer is noted by roles.c. `about` names what it
+ * reads. */
+static int ask_script(struct supervisor *s, enum br_msg_type type, const struct br_out *o,
+                      const char *about, struct br_err *err)
 {
-    BR_CLEANUP_OUT struct br_out start = BR_OUT_INIT, o = BR_OUT_INIT;
+    BR_CLEANUP_OUT struct br_out start = BR_OUT_INIT;
     struct br_chan *c = &s->programs[P_CONFIG].chan;
     int r = program_start(s, P_CONFIG, err);
     br_buf_put_u8(&start.buf, BR_SCRIPT_CONFIG);
-    br_buf_put_str(&o.buf, s->req.adapter);
-    br_buf_put_str(&o.buf, profile);
-    br_buf_put_str(&o.buf, s->harness.terms.file);
-    br_out_blob(&o, text->data, text->len);
-    s->configured = false;
-    s->config_code = 0;
+    s->configured = false; /* it may have said something else before */
     if (r == 0)
         r = br_chan_send(c, BR_MSG_SCRIPT_START, 0, &start, err);
     if (r == 0)
-        r = br_chan_send(c, BR_MSG_SCRIPT_ADAPTER, 1, &o, err);
+        r = br_chan_send(c, type, 1, o, err);
     if (r == 0)
         r = sup_wait(s, &s->configured, ADAPTER_TIMEOUT_US, false);
     if (r == -BR_E_TIMEOUT)
         r = br_err_set(err, BR_E_INVALID_CONFIG,
-                       "the adapter '%s' did not say what it is within %u seconds; nothing was "
-                       "started",
-                       s->req.adapter, ADAPTER_TIMEOUT_US / 1000000u);
+                       "'%s' could not be read within %u seconds; nothing was started", about,
+                       ADAPTER_TIMEOUT_US / 1000000u);
     else if (r < 0 && s->fail_code)
         *err = s->fail_err;
     else if (r == 0 && s->config_code < 0) {
@@ -122,9 +118,63 @@ static int ask_script(struct supervisor *s, const char *profile, const struct br
         r = s->config_code;
     }
     program_stop(s, P_CONFIG, 0);
+    s->configured = false;
+    s->config_code = 0;
+    return r;
+}
+
+static int ask_adapter(struct supervisor *s, const char *profile, const struct br_buf *text,
+                       struct br_err *err)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_str(&o.buf, s->req.adapter);
+    br_buf_put_str(&o.buf, profile);
+    br_buf_put_str(&o.buf, s->harness.terms.file);
+    br_out_blob(&o, text->data, text->len);
+    int r = ask_script(s, BR_MSG_SCRIPT_ADAPTER, &o, s->req.adapter, err);
     return r == 0 && !s->adapted
                ? br_err_set(err, BR_E_PEER_PROTOCOL, "the config script gave no adapter")
                : r;
+}
+
+/* Only whether it may declare one: who reads a manifest is a script. */
+static bool may_declare(const struct request *q)
+{
+    return q->mode == BR_RUN_AGENT && q->manifest.len &&
+           memmem(q->manifest.data, q->manifest.len, "harness", 7) != NULL;
+}
+
+int harness_declared(struct supervisor *s, struct br_err *err)
+{
+    struct request *q = &s->req;
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    char named[64];
+    if (!may_declare(q))
+        return 0;
+    br_buf_put_str(&o.buf, q->manifest_path);
+    br_out_blob(&o, q->manifest.data, q->manifest.len);
+    int r = ask_script(s, BR_MSG_SCRIPT_MANIFEST, &o, q->manifest_path, err);
+    if (r < 0 || !s->declared.adapter[0])
+        return r;
+    bool chosen = q->choice.name[0] || (q->choice.source && q->choice.source[0]);
+    profile_name(&q->choice, named);
+    if ((q->adapter[0] && strcmp(q->adapter, s->declared.adapter) != 0) ||
+        (chosen && strcmp(named, s->declared.profile) != 0))
+        return br_err_set(
+            err, BR_E_USAGE,
+            "'%.512s' declares the adapter '%s' with the profile '%s', and another one "
+            "was named; nothing was started",
+            q->manifest_path, s->declared.adapter, s->declared.profile);
+    /* what lies in the workspace an agent may have written: it can only agree */
+    if (q->manifest_in_workspace && !(q->adapter[0] && chosen))
+        return br_err_set(err, BR_E_INVALID_MANIFEST,
+                          "'%.512s': a manifest inside the workspace cannot choose a harness; "
+                          "nothing was started. Name both: -a %s --profile %s",
+                          q->manifest_path, s->declared.adapter, s->declared.profile);
+    snprintf(q->adapter, sizeof(q->adapter), "%s", s->declared.adapter);
+    if (!chosen)
+        snprintf(q->choice.name, sizeof(q->choice.name), "%s", s->declared.profile);
+    return 0;
 }
 
 int harness_choose(struct supervisor *s, struct br_err *err)
@@ -140,7 +190,7 @@ int harness_choose(struct supervisor *s, struct br_err *err)
     if (r == 0 && h->terms.file[0])
         r = read_file(s, &text, err);
     if (r == 0)
-        r = ask_script(s, profile, &text, err);
+        r = ask_adapter(s, profile, &text, err);
     if (r < 0)
         return r;
     if (h->terms.gate && !h->adapter.gate)

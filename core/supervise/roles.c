@@ -405,6 +405,15 @@ static int on_adapted(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
     return br_rd_done(&m->rd) < 0 ? malformed(c, m, err) : 0;
 }
 
+static int on_declared(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ((struct program *)ctx)->sup;
+    br_rd_str(&m->rd, s->declared.adapter, sizeof(s->declared.adapter));
+    br_rd_str(&m->rd, s->declared.profile, sizeof(s->declared.profile));
+    s->configured = s->kick = true;
+    return br_rd_done(&m->rd) < 0 ? malformed(c, m, err) : 0;
+}
+
 static const struct br_msg_rule script_rules[] = {
     {BR_MSG_ROLE_READY, BR_PERMIT | BR_ONCE, 8, 4096, 0, 0, on_ready},
 };
@@ -412,6 +421,7 @@ static const struct br_msg_rule script_rules[] = {
 static const struct br_msg_rule config_rules[] = {
     {BR_MSG_ROLE_READY, BR_PERMIT | BR_ONCE, 8, 4096, 0, 0, on_ready},
     {BR_MSG_SCRIPT_CONFIGURED, BR_PERMIT | BR_ONCE, 8, BR_MSG_MAX, 0, 0, on_configured},
+    {BR_MSG_SCRIPT_DECLARED, BR_PERMIT | BR_ONCE, 8, 512, 0, 0, on_declared},
     {BR_MSG_SCRIPT_ADAPTED, BR_PERMIT | BR_ONCE, 60, BR_MSG_MAX, 0, 0, on_adapted},
     {BR_MSG_SCRIPT_FAILED, BR_PERMIT | BR_ONCE, 16, 8192, 0, 0, on_config_failed},
 };

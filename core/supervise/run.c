@@ -445,6 +445,8 @@ void run_verb(struct supervisor *s)
     if (r == 0)
         r = open_places(s, &err);
     if (r == 0)
+        r = harness_declared(s, &err);
+    if (r == 0)
         r = provider_choose(s, &err);
     if (r == 0)
         r = harness_choose(s, &err);

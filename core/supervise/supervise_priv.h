@@ -131,7 +131,10 @@ struct supervisor {
     struct provider provider;
     struct key_command key_command;
     struct br_harness harness; /* of req.adapter; terms.ref "" as long as none was found */
-    bool adapted;              /* the script has said what the adapter is */
+    struct {
+        char adapter[BR_ADAPTER_REF_MAX], profile[64];
+    } declared;   /* by the manifest; "": nothing */
+    bool adapted; /* the script has said what the adapter is */
     struct profile_image images[PROFILE_IMAGES_MAX];
     uint32_t nimages;
     bool configured;
@@ -279,6 +282,8 @@ void harness_read_terms(struct supervisor *s, struct br_rd *r);
  * what its adapter.lua says. Nothing if the run is not one of an adapter.
  */
 int harness_choose(struct supervisor *s, struct br_err *err);
+/* The pair that the manifest declares becomes that of the run, unless the operator named one. */
+int harness_declared(struct supervisor *s, struct br_err *err);
 /* What its guest may ask of the provider. */
 void harness_lease(const struct supervisor *s, struct br_lease *lease);
 

@@ -138,6 +138,11 @@
     X(SCRIPT_ADAPTER, 0x0223)                                                                      \
     /* struct br_adapter */                                                                        \
     X(SCRIPT_ADAPTED, 0x0224)                                                                      \
+    /* bridled -> script (purpose config): which pair of adapter and profile does this manifest    \
+       declare? str path, blob manifest. Answer: SCRIPT_DECLARED or SCRIPT_FAILED */               \
+    X(SCRIPT_MANIFEST, 0x0225)                                                                     \
+    /* str adapter (ID@REVISION), str profile; both "": none */                                    \
+    X(SCRIPT_DECLARED, 0x0226)                                                                     \
     /* bridled -> broker: str run_id, str model, str route, struct br_lease (see br_lease_put);    \
        fds: session, egress */                                                                     \
     X(BROKER_START, 0x0230)                                                                        \

@@ -1,6 +1,7 @@
 --- The task manifest: a parsed document becomes a normalised one and the rules that it makes. It is
 --- data from somebody who is not trusted; nothing in it is run, and it grants nothing by itself.
 
+local adapters = require "bridle.adapters"
 local json = require "json"
 local nearest = require "bridle.nearest"
 local pattern = require "bridle.pattern"
@@ -9,7 +10,45 @@ local schema = require "bridle.schema"
 local manifest = {}
 
 local KEYS = { id = "required", title = "required", goal = "required", acceptance = "required",
-  allowed_paths = "required", permissions = "required", budget = "optional", delivery = "required" }
+  allowed_paths = "required", permissions = "required", budget = "optional", delivery = "required",
+  harness = "optional" }
+--- What a declaration may not say, whatever it is called, and whose word it is.
+local WHOSE = {
+  image = "which image a sandbox has is said in bridle.lua, or with --image",
+  program = "what runs in it is said by the adapter itself (adapter.lua)",
+  place = "what a sandbox sees of the host is made by its profile, and is never a path of a manifest",
+  provider = "which provider, route and model are used is said in bridle.lua, or with -m",
+  key = "credentials are named in bridle.lua, and never reach a sandbox",
+  lease = "how much of a provider it may use is said in bridle.lua ('lease' of its adapter)",
+  runtime = "how a sandbox is made is said by its profile, which is the operator's",
+  environment = "the environment of a sandbox is fixed",
+  identity = "whose uid a sandbox has is said by its profile",
+  network = "a sandbox has no network; a profile cannot give it one either",
+  extension = "what is executed comes from the image; nothing is loaded by a path or the name of a package",
+  operator = "that is the operator's to say, in bridle.lua",
+}
+local FORBIDDEN = {
+  image = "image", container = "image", container_image = "image",
+  entry = "program", entrypoint = "program", command = "program", argv = "program", args = "program",
+  path = "place", host_path = "place", mount = "place", mounts = "place", bind = "place", binds = "place",
+  volume = "place", volumes = "place", workspace = "place", state = "place", tmp = "place",
+  provider = "provider", provider_url = "provider", base_url = "provider", url = "provider",
+  route = "provider", routes = "provider", model = "provider", api = "provider",
+  key = "key", keys = "key", key_env = "key", api_key = "key", credential = "key", credentials = "key",
+  token = "key", secret = "key", secrets = "key",
+  lease = "lease", budget = "lease", broker = "lease", broker_budget = "lease", requests = "lease",
+  tokens = "lease", request_bytes = "lease", response_bytes = "lease",
+  runtime = "runtime", runtime_flags = "runtime", flags = "runtime", options = "runtime",
+  backend = "runtime", limits = "runtime", seccomp = "runtime", landlock = "runtime", devices = "runtime",
+  device = "runtime", capabilities = "runtime", cap_add = "runtime", privileged = "runtime",
+  env = "environment", environment = "environment",
+  uid = "identity", gid = "identity", user = "identity", group = "identity", identity = "identity",
+  network = "network", network_mode = "network", net = "network", ports = "network", proxy = "network",
+  extension = "extension", extensions = "extension", extension_paths = "extension", plugin = "extension",
+  plugins = "extension", skills = "extension", packages = "extension", modules = "extension",
+  gate = "operator", context_files = "operator", file = "operator", keep = "operator", tools = "operator",
+  system = "operator", session = "operator",
+}
 local EFFECTS = { "allow", "ask", "deny" }
 local DELIVERY = { "pull_request", "merge", "artifact", "none" }
 local ACTIONS = { "process.exec", "fs.read", "fs.write", "network", "git.push", "mcp.call",
@@ -149,6 +188,41 @@ local function acceptance(value)
   return out
 end
 
+--- The pair of adapter and profile that a manifest declares, or nil. It names them and nothing else.
+---@param value any
+---@return table?
+function manifest.harness(value)
+  if value == nil then return nil end
+  schema.map(value, "harness")
+  for _, key in ipairs(schema.keys(value)) do
+    local whose = FORBIDDEN[key:gsub("-", "_"):lower()]
+    if whose then
+      schema.fail(schema.join("harness", key),
+        ("'%s' is refused: a declaration names an adapter and a profile; %s"):format(
+          schema.join("harness", key), WHOSE[whose]))
+    end
+  end
+  schema.object(value, "harness", { adapter = "required", profile = "required" })
+  local ref = schema.text(value.adapter, "harness.adapter", 79)
+  if not adapters.split(ref) then
+    schema.expected("harness.adapter", "an adapter with its revision, such as 'pi-coding@1'", ref)
+  end
+  local profile = schema.text(value.profile, "harness.profile", 63)
+  if not schema.is_kebab(profile) then
+    schema.expected("harness.profile", "the name of a profile, not a path", profile)
+  end
+  return { adapter = ref, profile = profile }
+end
+
+--- The same of a document that was not checked otherwise: two texts, "" for none.
+---@param tree any
+---@return string, string
+function manifest.declared(tree)
+  local declared = manifest.harness(schema.map(tree, "").harness)
+  if not declared then return "", "" end
+  return declared.adapter, declared.profile
+end
+
 --- Check a parsed document and give its normal form; refusals are raised as schema failures.
 ---@param tree any
 ---@param warn fun(text: string)
@@ -169,6 +243,7 @@ function manifest.normalise(tree, warn)
     permissions = permissions(tree.permissions, warn),
     budget = budget(tree.budget),
     delivery = { type = schema.word(delivery.type, "delivery.type", DELIVERY) },
+    harness = manifest.harness(tree.harness),
     generated = false,
   }
 end

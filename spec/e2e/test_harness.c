@@ -334,6 +334,58 @@ static void test_pairs(void **state)
     e2e_close(&t);
 }
 
+#define TASK                                                                                       \
+    "id: t\ntitle: t\ngoal: the goal of the task\nacceptance: [done]\nallowed_paths: [src/**]\n"   \
+    "permissions: {}\ndelivery: {type: none}\n"
+
+static void run_task(struct e2e *t, const char *text, const char *where, int status,
+                     const char *said, const char *a, const char *b)
+{
+    struct e2e_result r;
+    e2e_write(t, where, text);
+    e2e_run(t, &r, "bridle", "run", "--json", "-C", "workspace", "--config", "bridle.lua", "-m",
+            "scripted/default", "-t", where, a, b, NULL);
+    e2e_expect(&r, status, said);
+    assert_true(e2e_says(&r, "bridle.harness.started") == (status == 0));
+    e2e_result_free(&r);
+}
+
+/* A manifest names a pair and nothing else; one in the workspace can only agree. */
+static void test_declared(void **state)
+{
+    (void)state;
+    struct e2e t;
+    BR_CLEANUP_BUF struct br_buf guest = BR_BUF_INIT(65536);
+    open_project(&t);
+    activate(&t, "hosted.lua", NULL);
+    br_buf_printf(
+        &guest,
+        "%sprompt=$(printf %%s \"$json\" | sed -nE 's/.*\"prompt\":\"([^\"]*)\".*/\\1/p')\n"
+        "say \"$(result \"prompt: $prompt\")\"\n",
+        prelude);
+    e2e_write(&t, "workspace/guest.sh", br_buf_cstr(&guest));
+    const char *pair = TASK "harness: {adapter: test-guest@3, profile: hosted}\n";
+    /* the profile is the operator's file, so it is named; the adapter is not */
+    run_task(&t, pair, "task.yaml", 0, "prompt: the goal of the task", "--profile", "hosted.lua");
+    run_task(&t, pair, "task.yaml", 0, "\"adapter\":\"test-guest@3\"", "--profile=hosted.lua",
+             "--adapter=test-guest@3");
+    run_task(&t, pair, "task.yaml", 2, "another one was named", "--profile=hosted.lua",
+             "--adapter=shell-example@1");
+    run_task(&t, pair, "task.yaml", 2, "another one was named", "--profile", "run-v1");
+    run_task(&t, TASK "harness: {adapter: test-guest@3, profile: workspace-v1}\n", "task.yaml", 4,
+             "does not name that pair", NULL, NULL);
+    run_task(&t, TASK "harness: {adapter: test-guest@9, profile: hosted}\n", "task.yaml", 4,
+             "does not name it", NULL, NULL);
+    run_task(&t, TASK "harness: {adapter: test-guest@3, profile: hosted, image: x}\n", "task.yaml",
+             5, "'harness.image' is refused", "--profile", "hosted.lua");
+    run_task(&t, pair, "workspace/task.yaml", 5, "cannot choose a harness", "--profile",
+             "hosted.lua");
+    run_task(&t, pair, "workspace/task.yaml", 0, "prompt: the goal", "--profile=hosted.lua",
+             "--adapter=test-guest@3");
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
 int main(void)
 {
     e2e_isolate();
@@ -341,7 +393,7 @@ int main(void)
         cmocka_unit_test(test_completed), cmocka_unit_test(test_completed_bwrap),
         cmocka_unit_test(test_example),   cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_deadline),  cmocka_unit_test(test_nothing_else_is_kept),
-        cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_pairs),     cmocka_unit_test(test_declared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

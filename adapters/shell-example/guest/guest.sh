@@ -17,9 +17,9 @@ field() {
 }
 
 run=$(field runId)
-socket=$(printf '%s' "$json" | sed -nE 's/.*"provider":\{"socket":"([^"]*)".*/\1/p')
+socket=$(printf '%s' "$json" | sed -nE 's/.*"provider":\{[^}]*"socket":"([^"]*)".*/\1/p')
 token=$(field token)
-model=$(printf '%s' "$json" | sed -nE 's/.*"model":\{"id":"([^"]*)".*/\1/p')
+model=$(printf '%s' "$json" | sed -nE 's/.*"model":\{[^}]*"id":"([^"]*)".*/\1/p')
 revision=$(printf '%s' "$json" | sed -nE 's/.*"revision":([0-9]*).*/\1/p')
 
 # The names of the files, not of hidden ones, without what would have to be escaped.
