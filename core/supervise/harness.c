@@ -218,6 +218,7 @@ void harness_lease(const struct supervisor *s, struct br_lease *lease)
 {
     const struct br_adapter_terms *t = &s->harness.terms;
     const struct br_adapter *a = &s->harness.adapter;
+    lease->answers = s->provider.answers;
     if (!s->req.adapter[0])
         return;
     lease->max_requests = t->requests;
@@ -228,7 +229,7 @@ void harness_lease(const struct supervisor *s, struct br_lease *lease)
         lease->seconds = t->seconds;
     lease->max_answer_tokens = t->answer_tokens;
     lease->max_in_flight = t->in_flight;
-    lease->routes = a->routes;
+    lease->routes = a->routes & s->provider.routes; /* provider_speaks() says that there are some */
     lease->any_tools = 0;
     lease->ntools = a->ntools;
     memcpy(lease->tools, a->tools, sizeof(lease->tools));

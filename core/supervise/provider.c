@@ -269,6 +269,18 @@ int provider_choose(struct supervisor *s, struct br_err *err)
     return choose_scripted(s, "scripted/default", err);
 }
 
+int provider_speaks(const struct supervisor *s, struct br_err *err)
+{
+    uint32_t asks = s->req.adapter[0] ? s->harness.adapter.routes : (uint32_t)BR_ROUTE_CHAT;
+    if (s->req.mode != BR_RUN_AGENT || (s->provider.routes & asks & ~(uint32_t)BR_ROUTE_MODELS))
+        return 0;
+    return br_err_set(err, BR_E_INVALID_CONFIG,
+                      "the provider of '%s' speaks none of the dialects of '%s' ('api' and "
+                      "'dialects' in '%s'); nothing was started",
+                      s->provider.model, s->req.adapter[0] ? s->req.adapter : "Bridle's own agent",
+                      s->req.config_path);
+}
+
 int images_resolve(struct supervisor *s, struct br_err *err)
 {
     char *image = s->req.choice.image, id[BR_IMAGE_ID_MAX];

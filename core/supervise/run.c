@@ -451,6 +451,8 @@ void run_verb(struct supervisor *s)
     if (r == 0)
         r = harness_choose(s, &err);
     if (r == 0)
+        r = provider_speaks(s, &err);
+    if (r == 0)
         r = images_resolve(s, &err);
     if (r == 0 && records(s)) {
         kept_sweep(s);

@@ -255,6 +255,8 @@ void kept_sweep(struct supervisor *s);
 int images_resolve(struct supervisor *s, struct br_err *err);
 /* Which provider and model this run uses: from bridle.lua, the environment, or scripted. */
 int provider_choose(struct supervisor *s, struct br_err *err);
+/* After harness_choose(): -BR_E_INVALID_CONFIG if the provider speaks no dialect of the run's. */
+int provider_speaks(const struct supervisor *s, struct br_err *err);
 /* Start broker, egress and, where needed, the scripted provider. Takes both descriptors. */
 int provider_start(struct supervisor *s, int session_fd, int audit_fd, struct br_err *err);
 

@@ -307,6 +307,9 @@ static void test_refusals(void **state)
          "} } }",
          "x/y", 3},
         {"return { api = 1, providers = { x = { url = 'https://192.0.2.1/v1' } } }", "x/y", 5},
+        {"return { api = 1, providers = { x = { base_url = 'https://192.0.2.1/v1', api = "
+         "'anthropic' } } }",
+         "x/y", 5},
     };
     for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
         struct e2e t;
