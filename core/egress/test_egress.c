@@ -5,6 +5,7 @@
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -577,7 +578,23 @@ static int teardown(void **state)
     return 0;
 }
 
-int main(void)
+/* The parts in which root and ordinary users differ: identities, limits, filters. */
+static int run_as_user(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_many_at_once),
+        cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_key_from_descriptor),
+        cmocka_unit_test(test_refused_starts),
+    };
+    eg_open_program();
+    if (geteuid() == 0 && (setgroups(0, NULL) < 0 || setresgid(1000, 1000, 1000) < 0 ||
+                           setresuid(1000, 1000, 1000) < 0))
+        return 1;
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
+
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_request_one_connection),
@@ -600,5 +617,7 @@ int main(void)
         cmocka_unit_test(test_refused_starts),
     };
     (void)signal(SIGPIPE, SIG_IGN);
+    if (argc == 2 && strcmp(argv[1], "user") == 0)
+        return run_as_user();
     return cmocka_run_group_tests(tests, setup, teardown);
 }

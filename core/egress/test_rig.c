@@ -163,11 +163,21 @@ void eg_serve(struct eg *e, unsigned ms)
 
 /* ---- starting and ending ---- */
 
-static pid_t spawn(const struct eg *e, int chan, const char *key_env, const char *env)
+static int program_fd = -1;
+
+void eg_open_program(void)
 {
     char path[BR_PATH_MAX];
     assert_non_null(getenv("BRIDLE_BIN"));
     snprintf(path, sizeof(path), "%s/bridle-egress", getenv("BRIDLE_BIN"));
+    if (program_fd < 0)
+        program_fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(program_fd >= 0);
+}
+
+static pid_t spawn(const struct eg *e, int chan, const char *key_env, const char *env)
+{
+    eg_open_program();
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid)
@@ -185,9 +195,10 @@ static pid_t spawn(const struct eg *e, int chan, const char *key_env, const char
     (void)dup2(null, 0);
     (void)dup2(e->log_fd, 1);
     (void)dup2(e->log_fd, 2);
+    int image = fcntl(program_fd, F_DUPFD_CLOEXEC, 10);
     (void)dup2(keep, 3);
-    br_close_from(4, NULL, 0);
-    execve(path, argv, (char *const *)(uintptr_t)envp);
+    br_close_from(4, &image, 1);
+    fexecve(image, argv, (char *const *)(uintptr_t)envp);
     _exit(127);
 }
 

@@ -95,6 +95,8 @@ struct eg {
     struct eg_answer *answers; /* EG_ANSWERS of them, by id */
 };
 
+/* Open the program now, so that it can be started after this process became another user. */
+void eg_open_program(void);
 /* 0, or -1 if it refused (ready_code, ready_text). */
 int eg_start(struct eg *e, const struct eg_options *o);
 /* Ends it, which must be with this status (-1: any), and looks for the key in all that it said. */
