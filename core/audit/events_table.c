@@ -150,6 +150,9 @@ FIELDS(bridle_harness_started) {
     LIST("tools", harness_tool, 32), BOOL("gate"), BOOL("contextFiles"),
     RECORD_OPT("lease", harness_lease), COUNT("outputBytes"), COUNT("traceBytes"),
     TEXT("deadline", 1, 64), END};
+FIELDS(bridle_harness_gate) {
+    ID("callId"), ID("tool"), ID_OPT("action"), ENUM("decision", "allow|deny"), BOOL("asked"),
+    ID_OPT("ruleId"), END};
 FIELDS(harness_artifact) {
     ENUM("kind", "text|json"), TEXT_OPT("text", 0, 512 * 1024), ANY_OPT("value"), END};
 FIELDS(harness_receipt) {
@@ -202,6 +205,7 @@ static const struct event_type types[] = {
     {"bridle.provider", bridle_provider, false},
     {"bridle.provider.refused", bridle_provider_refused, false},
     {"bridle.harness.started", bridle_harness_started, false},
+    {"bridle.harness.gate", bridle_harness_gate, false},
     {"bridle.harness.result", bridle_harness_result, false},
     {"bridle.workspace", bridle_workspace, false},
     {"bridle.notice", bridle_notice, false},

@@ -27,6 +27,15 @@ static size_t frame_length(const uint8_t *p)
     return (size_t)p[0] << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3];
 }
 
+int64_t br_frame_size(const void *p, size_t n, size_t max, struct br_err *err)
+{
+    if (n < BR_FRAME_HEAD)
+        return 0;
+    size_t want = frame_length(p);
+    return want > max ? frame_bad(err, "its length is %zu bytes, more than %zu", want, max)
+                      : (int64_t)(want + BR_FRAME_HEAD);
+}
+
 int br_frame_open(const void *p, size_t n, size_t max, const char **json, size_t *len,
                   struct br_err *err)
 {

@@ -127,4 +127,26 @@ int br_frame_result_get(const void *p, size_t n, const struct br_frame_expect *e
                         struct br_frame_result *out, struct br_err *err);
 void br_frame_result_free(struct br_frame_result *r);
 
+/* ---- the gate ---- */
+
+#define BR_FRAME_ASK_MAX (BR_TOOL_JSON_MAX + 1024u)
+#define BR_FRAME_REASON_MAX 1000u
+
+/* What a guest asks before a tool call: frames on a stream. */
+struct br_frame_ask {
+    const char *id, *tool;
+    json_t *input; /* an object; borrowed */
+    json_t *root;
+};
+/* How long the frame is that begins here, head included; 0: not known yet. -BR_E_INVALID_FRAME if
+ * it is over `max`. */
+int64_t br_frame_size(const void *p, size_t n, size_t max, struct br_err *err);
+/* Free in any case. */
+int br_frame_ask_get(const void *p, size_t n, const char *const *tools, uint32_t ntools,
+                     struct br_frame_ask *out, struct br_err *err);
+void br_frame_ask_free(struct br_frame_ask *a);
+/* The answer; `reason` (may be NULL) is cut. */
+int br_frame_answer_put(struct br_buf *out, const char *id, bool allow, const char *reason,
+                        struct br_err *err);
+
 #endif

@@ -56,10 +56,27 @@ static void as_result(const uint8_t *data, size_t size)
     br_frame_result_free(&r);
 }
 
+static void as_ask(const uint8_t *data, size_t size)
+{
+    static const char *const tools[] = {"read", "bash"};
+    struct br_frame_ask a;
+    struct br_err err = {.code = BR_OK};
+    int64_t want = br_frame_size(data, size, BR_FRAME_ASK_MAX, &err);
+    int r = br_frame_ask_get(data, size, tools, 2, &a, &err);
+    if (r == 0) {
+        BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_FRAME_ASK_MAX);
+        if (want != (int64_t)size || !json_is_object(a.input) || !a.tool ||
+            br_frame_answer_put(&b, a.id, size & 1, "because", &err) < 0)
+            abort();
+    }
+    br_frame_ask_free(&a);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     as_packet(data, size);
     as_result(data, size);
+    as_ask(data, size);
     return 0;
 }

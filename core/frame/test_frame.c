@@ -349,6 +349,38 @@ static void test_result_written(void **state)
     json_decref(text);
 }
 
+static void ask_json(const char *json, const char *said)
+{
+    struct br_frame_ask a;
+    struct br_err err = {.code = BR_OK, .text = ""};
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_BLOB_MAX);
+    frame_of(&b, json, strlen(json));
+    int r = br_frame_ask_get(b.data, b.len, tools, 2, &a, &err);
+    assert_int_equal(r, said ? -BR_E_INVALID_FRAME : 0);
+    if (said && !strstr(err.text, said))
+        fail_msg("'%s' does not say '%s'", err.text, said);
+    br_frame_ask_free(&a);
+}
+
+static void test_gate(void **state)
+{
+    (void)state;
+    struct br_err err = {.code = BR_OK};
+    ask_json("{\"id\":\"1\",\"tool\":\"bash\",\"input\":{\"command\":\"ls\"}}", NULL);
+    ask_json("{\"id\":\"1\",\"tool\":\"curl\",\"input\":{}}", "does not have");
+    ask_json("{\"id\":\"\",\"tool\":\"bash\",\"input\":{}}", "'id' has 0 bytes");
+    ask_json("{\"id\":\"1\",\"tool\":\"bash\",\"input\":[]}", "'input' is not an object");
+    ask_json("{\"id\":\"1\",\"tool\":\"bash\"}", "'input' is missing");
+    ask_json("{\"id\":\"1\",\"tool\":\"bash\",\"input\":{},\"decision\":\"allow\"}", "a key that");
+    assert_int_equal(br_frame_size("\0\0\0", 3, 10, &err), 0);
+    assert_int_equal(br_frame_size("\0\0\0\12", 4, 10, &err), 14);
+    assert_int_equal(br_frame_size("\0\0\0\13", 4, 10, &err), -BR_E_INVALID_FRAME);
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_BLOB_MAX);
+    assert_int_equal(br_frame_answer_put(&b, "1", false, "no", &err), 0);
+    assert_string_equal(br_buf_cstr(&b) + 4,
+                        "{\"id\":\"1\",\"decision\":\"deny\",\"reason\":\"no\"}");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -356,6 +388,7 @@ int main(void)
         cmocka_unit_test(test_identity),      cmocka_unit_test(test_artifact_ceiling),
         cmocka_unit_test(test_typed_value),   cmocka_unit_test(test_packet),
         cmocka_unit_test(test_packet_limits), cmocka_unit_test(test_result_written),
+        cmocka_unit_test(test_gate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,8 +54,10 @@ int ask_answer(struct session *s, const char *permission, unsigned scope, const 
     return r;
 }
 
-static const char *end_note(enum br_ask_end how)
+static const char *end_note(const struct session *s, enum br_ask_end how)
 {
+    if (how == BR_ASK_CANCELED && !s->stop_code && s->harness.withdrawn && *s->harness.withdrawn)
+        return "who asked does not wait for the answer any more";
     switch (how) {
     case BR_ASK_EXPIRED:
         return "nobody answered in time";
@@ -88,7 +90,7 @@ static int record_answer(struct session *s, struct attempt *a)
     a->resolved = true;
     bool allowed = a->end == BR_ASK_ALLOWED, person = allowed || a->end == BR_ASK_DENIED;
     bool run = allowed && br_ledger_scope(s->ledger, a->permission) == BR_SCOPE_RUN;
-    const char *said = person ? a->note : end_note(a->end);
+    const char *said = person ? a->note : end_note(s, a->end);
     if (run) {
         snprintf(note, sizeof(note), FOR_THE_RUN "%s%s", said ? ": " : "", said ? said : "");
         note[br_utf8_floor(note, strlen(note))] = 0;
@@ -105,7 +107,7 @@ static int record_answer(struct session *s, struct attempt *a)
         a->code = br_err_set(&a->err, (enum br_code) - r, "%s", s->stop_err.text);
     else if (!allowed)
         a->code = br_err_set(&a->err, BR_E_DENIED, "%s was not permitted: %s", a->e->action,
-                             person ? "the operator denied it" : end_note(a->end));
+                             person ? "the operator denied it" : end_note(s, a->end));
     return r;
 }
 
@@ -138,8 +140,9 @@ static void await_one(struct session *s, struct attempt *a, size_t n, uint64_t d
     size_t open = count_open(s, a, n);
     while (count_open(s, a, n) == open) {
         uint64_t now = br_now_us();
-        if (s->stop_code || now >= deadline) {
-            end_open(s, a, n, s->stop_code ? BR_ASK_CANCELED : BR_ASK_EXPIRED);
+        bool withdrawn = s->harness.withdrawn && *s->harness.withdrawn;
+        if (s->stop_code || withdrawn || now >= deadline) {
+            end_open(s, a, n, s->stop_code || withdrawn ? BR_ASK_CANCELED : BR_ASK_EXPIRED);
             return;
         }
         s->kick = false;

@@ -149,7 +149,8 @@ int harness_started(struct session *s)
 
 int harness_serve(struct session *s)
 {
-    return guest_record(s);
+    int r = guest_record(s);
+    return r < 0 ? r : gate_serve(s);
 }
 
 /* ---- what it says ---- */
@@ -264,6 +265,13 @@ static int pass_listener(struct session *s, struct br_err *err)
     return br_chan_send(&s->sup, BR_MSG_SUP_LISTENER, 0, &o, err);
 }
 
+/* A gate that is not to be used is closed: who connects is refused. */
+static int open_gate(struct session *s, struct br_err *err)
+{
+    BR_CLEANUP_FD int fd = br_steal_fd(&s->harness.sockets[1]);
+    return s->harness.it.terms.gate ? gate_open(s, br_steal_fd(&fd), err) : 0;
+}
+
 /* Only how it ended: neither what it wrote nor what it was told. */
 static json_t *result_output(const json_t *output)
 {
@@ -310,6 +318,8 @@ static void widen_budget(struct session *s)
     const json_t *budget = json_object_get(s->task, "budget");
     if (!json_object_get(budget, "max_model_tokens"))
         s->budget.tokens_max = s->harness.it.terms.tokens;
+    if (!json_object_get(budget, "max_tool_calls"))
+        s->budget.calls_max = UINT32_MAX;
 }
 
 void session_run_harness(struct session *s, struct outcome *o)
@@ -321,7 +331,10 @@ void session_run_harness(struct session *s, struct outcome *o)
         r = pass_listener(s, &err);
     }
     if (r == 0)
+        r = open_gate(s, &err);
+    if (r == 0)
         r = run_guest(s, &err);
+    gate_close(s);
     if (r < 0 && s->stop_code) { /* the reason to stop explains more than what it interrupted */
         r = s->stop_code;
         err = s->stop_err;

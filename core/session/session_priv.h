@@ -103,8 +103,10 @@ struct harness {
     int sockets[2];             /* of the provider and of the gate, as pid 1 made them; or -1 */
     struct guest_event *events; /* owned; a ring of the next ones */
     size_t nevents, first;
-    unsigned open;   /* requests that were sent and have no answer yet */
-    uint64_t tokens; /* that were charged, by what the broker says */
+    struct gate *gate; /* gate.c; owned; NULL: it is not served */
+    bool *withdrawn;   /* true: nobody waits any more for the answer to the open question */
+    unsigned open;     /* requests that were sent and have no answer yet */
+    uint64_t tokens;   /* that were charged, by what the broker says */
 };
 
 /* The one answer that a session waits for from each peer. */
@@ -423,6 +425,12 @@ bool guest_note(struct session *s, const struct guest_event *e);
 int guest_record(struct session *s);
 /* The guest has ended: wait for the answers of its requests, and record them. */
 int guest_drain(struct session *s);
+
+/* gate.c: serve the gate on this descriptor, which is taken over. */
+int gate_open(struct session *s, int fd, struct br_err *err);
+/* Answer what was asked since the last time. 0 or a negative code, after which the run must end. */
+int gate_serve(struct session *s);
+void gate_close(struct session *s);
 
 /* What comes before the first turn and after the last one, of every run that has a record. */
 int session_begin(struct session *s, struct br_err *err);

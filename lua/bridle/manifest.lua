@@ -52,7 +52,7 @@ local FORBIDDEN = {
 local EFFECTS = { "allow", "ask", "deny" }
 local DELIVERY = { "pull_request", "merge", "artifact", "none" }
 local ACTIONS = { "process.exec", "fs.read", "fs.write", "network", "git.push", "mcp.call",
-  "workspace.promote", "adapter.run" }
+  "workspace.promote", "adapter.run", "adapter.tool" }
 --- As core/base/limits.h has them.
 local MAX = { goal = 512 * 1024, title = 512, acceptance = 64, criterion = 4096, paths = 64,
   path = 4095, actions = 64, patterns = 2000, tokens = 10000000, calls = 1000 }

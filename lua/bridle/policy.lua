@@ -31,7 +31,7 @@ local function set(list)
 end
 
 local ACTIONS = set { "process.exec", "fs.read", "fs.write", "network", "git.push", "mcp.call",
-  "workspace.promote", "adapter.run" }
+  "workspace.promote", "adapter.run", "adapter.tool" }
 local MATCHERS = { "command", "path", "host", "text" }
 local RULE_KEYS = set { "id", "action", "command", "path", "host", "text", "reason", "when", "accept" }
 local OTHERWISE_KEYS = set { "id", "action", "reason" }

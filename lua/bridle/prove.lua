@@ -13,7 +13,8 @@ local SAYS = { allow = "allows", ask = "asks about", deny = "denies" }
 --- As core/session/tools.c has them.
 local TOOLS = { "fs_read", "fs_list", "fs_search", "fs_write", "fs_edit", "process_exec" }
 local ASKED = { ["*"] = true, ["process.exec"] = true, ["fs.read"] = true, ["fs.write"] = true,
-  network = true, ["adapter.run"] = true }
+  network = true, ["adapter.run"] = true,
+  ["adapter.tool"] = true }
 local BROAD = { ["process.exec"] = "command", network = "connection", ["fs.write"] = "file to be written",
   ["*"] = "action" }
 --- Programs that run what their arguments say.

@@ -13,85 +13,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "support/e2e.h"
-
-/* The host's programs instead of an image, so that a guest can be a script of the workspace. */
-static const char profile[] =
-    "return { name = 'hosted', version = 1, rules = { { id = 'no-network', effect = 'deny', "
-    "actions = "
-    "{ 'network' }, match = 'any', patterns = {} } }, sandbox = { backend = 'native', image = "
-    "'host', "
-    "identity = 'dedicated', landlock = 'required', workspace = 'lease', sockets = { 'provider', "
-    "'gate' }, limits = { memory_bytes = 1 << 30, pids = 64, cpu_percent = 100, nofile = 256, "
-    "fsize_bytes = 1 << 30, tmp_bytes = 1 << 20, tmp_inodes = 100, output_bytes = 4096, "
-    "exec_seconds = 30, wall_seconds = 60 }, disks = { workspace = { kind = 'tmpfs', bytes = 8 << "
-    "20, "
-    "inodes = 200 } } } }\n";
-static const char adapter[] =
-    "return { id = 'test-guest', revision = 3, entry = { '/bin/sh', '/workspace/guest.sh' }, "
-    "profiles = "
-    "{ hosted = { tools = { 'read', 'bash' } } }, routes = { 'chat' }, artifact = { kind = 'text', "
-    "bytes = "
-    "1000 }, ceilings = { outputBytes = 2000, traceBytes = 1000 }, gate = true }\n";
-/* What every guest here begins with: $json is the packet, say writes a frame. */
-static const char prelude[] =
-    "set -eu\n"
-    "set -- $(dd bs=1 count=4 2>/dev/null | od -An -tu1)\n"
-    "json=$(head -c $(((($1 * 256 + $2) * 256 + $3) * 256 + $4)))\n"
-    "run=$(printf %s \"$json\" | sed -nE 's/.*\"runId\":\"([^\"]*)\".*/\\1/p')\n"
-    "head4() { printf \"$(printf '\\\\%03o\\\\%03o\\\\%03o\\\\%03o' $(($1 >> 24 & 255)) $(($1 >> "
-    "16 & 255)) "
-    "$(($1 >> 8 & 255)) $(($1 & 255)))\"; }\n"
-    "say() { head4 $(printf %s \"$1\" | wc -c); printf %s \"$1\"; }\n"
-    "result() { printf %s "
-    "'{\"runId\":\"'${2:-$run}'\",\"status\":\"'${3:-completed}'\",\"adapter\":{\"id\":\""
-    "test-guest\",\"revision\":'${4:-3}'},\"session\":{},\"artifact\":{\"kind\":\"text\",\"text\":"
-    "\"'\"$1\"'\"},"
-    "\"tools\":[{\"name\":\"bash\",\"status\":\"ok\",\"count\":2}]}'; }\n";
-
-static void open_project(struct e2e *t)
-{
-    char config[1024];
-    e2e_open(t, 0);
-    e2e_write(t, "workspace/a.txt", "a\n");
-    e2e_write(t, "hosted.lua", profile);
-    e2e_write(t, "adapter.lua", adapter);
-    snprintf(
-        config, sizeof(config),
-        "return { api = 1, adapters = { ['test-guest@3'] = { profiles = { 'hosted' }, file = "
-        "'%s/adapter.lua' }, ['shell-example@1'] = { profiles = { 'workspace-tmpfs-v1' }, image = "
-        "'small' } } }\n",
-        t->dir);
-    e2e_write(t, "bridle.lua", config);
-    t->activated = true;
-}
-
-static void activate(struct e2e *t, const char *name, const char *image)
-{
-    struct e2e_result r;
-    e2e_run(t, &r, "bridle", "activate", name, image ? "--image" : NULL, image, NULL);
-    e2e_expect(&r, 0, NULL);
-    e2e_result_free(&r);
-}
-
-/* A guest of this text, run once. */
-static void run_guest(struct e2e *t, const char *body, struct e2e_result *r)
-{
-    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(65536);
-    br_buf_printf(&text, "%s%s", prelude, body);
-    e2e_write(t, "workspace/guest.sh", br_buf_cstr(&text));
-    e2e_run(t, r, "bridle", "run", "--json", "-C", "workspace", "--profile", "hosted.lua",
-            "--config", "bridle.lua", "-a", "test-guest@3", "-m", "scripted/default", "do it",
-            NULL);
-}
+#include "e2e/harness_rig.h"
 
 /* The same under bubblewrap. */
 static void use_bwrap(struct e2e *t)
 {
-    char text[sizeof(profile) + 16];
-    const char *native = strstr(profile, "native"), *lock = strstr(profile, "required");
-    snprintf(text, sizeof(text), "%.*sbwrap%.*snone%s", (int)(native - profile), profile,
-             (int)(lock - native - 6), native + 6, lock + 8);
+    char text[2048];
+    const char *native = strstr(harness_profile, "native"),
+               *lock = strstr(harness_profile, "required");
+    snprintf(text, sizeof(text), "%.*sbwrap%.*snone%s", (int)(native - harness_profile),
+             harness_profile, (int)(lock - native - 6), native + 6, lock + 8);
     e2e_write(t, "hosted.lua", text);
 }
 
@@ -99,23 +30,23 @@ static void check_completed(bool bwrap)
 {
     struct e2e t;
     struct e2e_result r;
-    open_project(&t);
+    harness_open(&t, NULL);
     if (bwrap)
         use_bwrap(&t);
-    activate(&t, "hosted.lua", NULL);
-    run_guest(&t, "say \"$(result \"it is done\")\"\n", &r);
+    harness_activate(&t, "hosted.lua", NULL);
+    harness_run_guest(&t, "say \"$(result \"it is done\")\"\n", &r);
     e2e_expect(&r, 0, "\"type\":\"bridle.harness.started\"");
     e2e_expect(&r, 0, "\"artifact\":{\"kind\":\"text\",\"text\":\"it is done\"}");
     e2e_expect(&r, 0, "\"tools\":[{\"name\":\"bash\",\"status\":\"ok\",\"count\":2}]");
     e2e_expect(&r, 0, "\"status\":\"completed\",\"steps\":0");
     e2e_result_free(&r);
     /* the sockets are there, and nothing else can be */
-    run_guest(&t,
-              "test -S /broker/provider.sock && test -S /broker/gate.sock\n"
-              "test $(ls -A /broker | wc -l) = 2\n"
-              "if touch /broker/more 2>/dev/null; then exit 9; fi\n"
-              "say \"$(result sockets)\"\n",
-              &r);
+    harness_run_guest(&t,
+                      "test -S /broker/provider.sock && test -S /broker/gate.sock\n"
+                      "test $(ls -A /broker | wc -l) = 2\n"
+                      "if touch /broker/more 2>/dev/null; then exit 9; fi\n"
+                      "say \"$(result sockets)\"\n",
+                      &r);
     e2e_expect(&r, 0, "\"text\":\"sockets\"");
     e2e_result_free(&r);
     e2e_expect_clean(&t);
@@ -143,7 +74,7 @@ static void test_example(void **state)
     char command[1024];
     const char *source = getenv("BRIDLE_SOURCE");
     assert_non_null(source);
-    open_project(&t);
+    harness_open(&t, NULL);
     snprintf(
         command, sizeof(command),
         "set -e; cd %s; mkdir -p root/bin root/opt/shell-example; cp $(command -v busybox) "
@@ -154,7 +85,7 @@ static void test_example(void **state)
     e2e_run(&t, &r, "bridle", "image", "import", "--name", "small", "root", NULL);
     e2e_expect(&r, 0, "sha256:");
     e2e_result_free(&r);
-    activate(&t, "workspace-tmpfs-v1", "small");
+    harness_activate(&t, "workspace-tmpfs-v1", "small");
     e2e_run(&t, &r, "bridle", "run", "--json", "-C", "workspace", "-p", "workspace-tmpfs-v1", "-a",
             "shell-example@1", "--config", "bridle.lua", "-m", "scripted/default", "list", "them",
             NULL);
@@ -209,13 +140,13 @@ static void test_refusals(void **state)
     (void)state;
     struct e2e t;
     struct e2e_result r;
-    open_project(&t);
-    activate(&t, "hosted.lua", NULL);
+    harness_open(&t, NULL);
+    harness_activate(&t, "hosted.lua", NULL);
     for (size_t i = 0; i < BR_ARRAY_LEN(refusals); i++) {
         const struct refusal *f = &refusals[i];
         char want[128];
         print_message("%s\n", f->name);
-        run_guest(&t, f->body, &r);
+        harness_run_guest(&t, f->body, &r);
         e2e_expect(&r, f->status, f->said);
         snprintf(want, sizeof(want), "\"status\":\"%s\",\"adapter\":\"test-guest\"", f->result);
         e2e_expect(&r, f->status, want);
@@ -235,8 +166,8 @@ static void test_deadline(void **state)
     (void)state;
     struct e2e t;
     struct e2e_result r;
-    open_project(&t);
-    activate(&t, "hosted.lua", NULL);
+    harness_open(&t, NULL);
+    harness_activate(&t, "hosted.lua", NULL);
     e2e_write(&t, "workspace/guest.sh", "setsid sleep 60 & sleep 60\n");
     e2e_run(&t, &r, "bridle", "run", "--json", "-C", "workspace", "--profile", "hosted.lua",
             "--config", "bridle.lua", "-a", "test-guest@3", "-m", "scripted/default", "--timeout",
@@ -248,41 +179,34 @@ static void test_deadline(void **state)
     e2e_close(&t);
 }
 
-/* Every byte of the store, which is more than what is shown. */
-static bool stored(struct e2e *t, const char *text)
-{
-    char command[512];
-    snprintf(command, sizeof(command), "grep -raq -e '%s' %s", text, t->state);
-    return system(command) == 0; /* NOLINT(cert-env33-c) */
-}
-
 /* A credential, what it printed and what went wrong stay in the sandbox; what it says is kept. */
 static void test_nothing_else_is_kept(void **state)
 {
     (void)state;
     struct e2e t;
     struct e2e_result r;
-    open_project(&t);
-    activate(&t, "hosted.lua", NULL);
-    run_guest(&t,
-              "token=$(printf %s \"$json\" | sed -nE 's/.*\"token\":\"([^\"]*)\".*/\\1/p')\n"
-              "test ${#token} = 64\n"
-              "CANARY_ENV=canary-environment sh -c 'echo canary-stderr-$CANARY_ENV >&2'\n"
-              "sh -c 'canary-exception' 2>&1 | cat >&2 || true\n"
-              "echo canary-file > /workspace/canary-name\n"
-              "say \"$(result \"kept-artifact $token ${#token}\")\"\n",
-              &r);
+    harness_open(&t, NULL);
+    harness_activate(&t, "hosted.lua", NULL);
+    harness_run_guest(
+        &t,
+        "token=$(printf %s \"$json\" | sed -nE 's/.*\"token\":\"([^\"]*)\".*/\\1/p')\n"
+        "test ${#token} = 64\n"
+        "CANARY_ENV=canary-environment sh -c 'echo canary-stderr-$CANARY_ENV >&2'\n"
+        "sh -c 'canary-exception' 2>&1 | cat >&2 || true\n"
+        "echo canary-file > /workspace/canary-name\n"
+        "say \"$(result \"kept-artifact $token ${#token}\")\"\n",
+        &r);
     e2e_expect(&r, 0, "kept-artifact [");
     e2e_expect(&r, 0, " 64\"}"); /* the guest had it */
     e2e_result_free(&r);
-    assert_true(stored(&t, "kept-artifact"));
-    assert_true(
-        stored(&t, "canary-name")); /* the control: names of changed files are in the record */
-    assert_false(stored(&t, "canary-stderr"));
-    assert_false(stored(&t, "canary-environment"));
-    assert_false(stored(&t, "canary-exception"));
-    assert_false(stored(&t, "canary-file"));
-    assert_false(stored(&t, "kept-artifact [0-9a-f]\\{64\\}"));
+    assert_true(harness_stored(&t, "kept-artifact"));
+    assert_true(harness_stored(
+        &t, "canary-name")); /* the control: names of changed files are in the record */
+    assert_false(harness_stored(&t, "canary-stderr"));
+    assert_false(harness_stored(&t, "canary-environment"));
+    assert_false(harness_stored(&t, "canary-exception"));
+    assert_false(harness_stored(&t, "canary-file"));
+    assert_false(harness_stored(&t, "kept-artifact [0-9a-f]\\{64\\}"));
     e2e_expect_clean(&t);
     e2e_close(&t);
 }
@@ -306,8 +230,8 @@ static void test_pairs(void **state)
     (void)state;
     struct e2e t;
     char path[128], config[512];
-    open_project(&t);
-    activate(&t, "hosted.lua", NULL);
+    harness_open(&t, NULL);
+    harness_activate(&t, "hosted.lua", NULL);
     e2e_write(&t, "workspace/guest.sh", "exit 0\n");
     refused(&t, 4, "does not name it", "test-guest@4", "hosted.lua", NULL);
     refused(&t, 4, "does not name it", "other@1", "hosted.lua", NULL);
@@ -326,7 +250,7 @@ static void test_pairs(void **state)
              t.dir, t.dir);
     e2e_write(&t, "bridle.lua", config);
     refused(&t, 5, "it is the adapter 'test-guest@3'", "test-guest@4", "hosted.lua", NULL);
-    e2e_write(&t, "workspace/adapter.lua", adapter);
+    e2e_write(&t, "workspace/adapter.lua", harness_adapter);
     snprintf(path, sizeof(path), "%s/workspace/adapter.lua", t.dir);
     assert_int_equal(chown(path, 0, 0), 0);
     refused(&t, 5, "lies inside of the workspace", "test-guest@3", "hosted.lua", NULL);
@@ -356,13 +280,13 @@ static void test_declared(void **state)
     (void)state;
     struct e2e t;
     BR_CLEANUP_BUF struct br_buf guest = BR_BUF_INIT(65536);
-    open_project(&t);
-    activate(&t, "hosted.lua", NULL);
+    harness_open(&t, NULL);
+    harness_activate(&t, "hosted.lua", NULL);
     br_buf_printf(
         &guest,
         "%sprompt=$(printf %%s \"$json\" | sed -nE 's/.*\"prompt\":\"([^\"]*)\".*/\\1/p')\n"
         "say \"$(result \"prompt: $prompt\")\"\n",
-        prelude);
+        harness_prelude);
     e2e_write(&t, "workspace/guest.sh", br_buf_cstr(&guest));
     const char *pair = TASK "harness: {adapter: test-guest@3, profile: hosted}\n";
     /* the profile is the operator's file, so it is named; the adapter is not */
