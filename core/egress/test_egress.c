@@ -535,6 +535,35 @@ static void test_key_is_hidden(void **state)
     eg_stop(&e, 0);
 }
 
+/* After it was read, told to audit, and sent with a request, it stands where no dump has it. */
+static void test_key_is_in_no_dump(void **state)
+{
+    static const char *const ways[] = {"environment", "file"};
+    unsigned hidden, elsewhere;
+    (void)state;
+    for (unsigned i = 0; i < BR_ARRAY_LEN(ways); i++) {
+        struct eg e;
+        int fd = eg_file(EG_KEY "\n", strlen(EG_KEY) + 1);
+        const struct eg_options file = {.key = "", .key_from = BR_KEY_FILE, .key_fd = fd};
+        const struct eg_options env = {.key = NULL};
+        start(&e, i ? &file : &env);
+        (void)eg_ask_path(&e, "/ok");
+        (void)eg_ask_path(&e, "/stall/half");
+        eg_serve(&e, 100);
+        assert_non_null(strstr(server.shared->last, EG_KEY));
+        if (eg_count(e.pid, EG_KEY, &hidden, &elsewhere)) { /* root may look */
+            assert_true(hidden >= 1);
+            assert_int_equal(elsewhere, 0);
+            /* the control: what is no secret is found there */
+            assert_true(eg_count(e.pid, EG_KEY_ENV, &hidden, &elsewhere));
+            if (i == 0)
+                assert_true(elsewhere > 0);
+        }
+        eg_stop(&e, 0);
+        (void)close(fd);
+    }
+}
+
 static void test_refused_starts(void **state)
 {
     static const struct {
@@ -614,6 +643,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_key_from_descriptor),
         cmocka_unit_test(test_key_from_pipe),
         cmocka_unit_test(test_key_is_hidden),
+        cmocka_unit_test(test_key_is_in_no_dump),
         cmocka_unit_test(test_refused_starts),
     };
     (void)signal(SIGPIPE, SIG_IGN);

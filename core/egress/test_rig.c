@@ -331,3 +331,42 @@ int eg_file(const char *text, size_t n)
     (void)close(w);
     return r;
 }
+
+/* ---- its memory ---- */
+
+static unsigned times_in(int mem, unsigned long from, unsigned long to, const char *text)
+{
+    unsigned n = 0;
+    BR_CLEANUP_FREE char *all = malloc(to - from);
+    ssize_t len = all ? pread(mem, all, to - from, (off_t)from) : -1;
+    for (char *p = all; len > 0 && (p = memmem(p, (size_t)(all + len - p), text, strlen(text)));
+         p++)
+        n++;
+    return n;
+}
+
+bool eg_count(pid_t pid, const char *text, unsigned *hidden, unsigned *elsewhere)
+{
+    char path[64], line[512];
+    unsigned long from = 0, to = 0;
+    bool writable = false;
+    snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
+    BR_CLEANUP_FD int mem = open(path, O_RDONLY | O_CLOEXEC);
+    snprintf(path, sizeof(path), "/proc/%d/smaps", (int)pid);
+    BR_CLEANUP_FILE FILE *f = fopen(path, "re");
+    *hidden = *elsewhere = 0;
+    if (mem < 0 || !f)
+        return false;
+    while (fgets(line, sizeof(line), f)) {
+        char mode[8];
+        unsigned long a, b;
+        if (sscanf(line, "%lx-%lx %7s", &a, &b, mode) == 3) {
+            from = a;
+            to = b;
+            writable = mode[0] == 'r' && mode[1] == 'w';
+        } else if (writable && strncmp(line, "VmFlags:", 8) == 0) {
+            *(strstr(line, " dd") ? hidden : elsewhere) += times_in(mem, from, to, text);
+        }
+    }
+    return true;
+}

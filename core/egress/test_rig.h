@@ -118,6 +118,9 @@ void eg_credit(struct eg *e, uint64_t id, uint32_t bytes);
 void eg_until_ended(struct eg *e, unsigned ms);
 void eg_serve(struct eg *e, unsigned ms);
 const char *eg_body(struct eg_answer *a);
+/* How often it is in the writable memory of a process: in pages that no core dump has, and in
+ * others. False if this process may not look. */
+bool eg_count(pid_t pid, const char *text, unsigned *hidden, unsigned *elsewhere);
 /* A temporary file with this in it, open for reading; unlinked. */
 int eg_file(const char *text, size_t n);
 

@@ -255,6 +255,11 @@ static void test_trusted(void **state)
         eg_serve(&e, 50);
     }
     assert_true(appears(&right, "Authorization: Bearer " EG_KEY, 3));
+    unsigned hidden, elsewhere; /* what OpenSSL encrypted, it encrypted in place */
+    if (eg_count(e.pid, EG_KEY, &hidden, &elsewhere)) {
+        assert_true(hidden >= 1);
+        assert_int_equal(elsewhere, 0);
+    }
     eg_stop(&e, 0);
 }
 
