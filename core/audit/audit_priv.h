@@ -29,7 +29,8 @@ struct recorder {
     struct br_redact *redact;
     struct br_event_order *order;
     struct br_store_run run, committed;
-    bool open; /* a transaction is */
+    bool open;      /* a transaction is */
+    bool accounted; /* bridle.provider.account is there */
 };
 /* Redact, check, number, store (not yet committed). With `redacted`, the data is known to be. */
 int recorder_add(struct recorder *r, const char *type, const char *actor, const json_t *data,
@@ -38,6 +39,12 @@ int recorder_add(struct recorder *r, const char *type, const char *actor, const 
 int recorder_commit(struct recorder *r, struct br_err *err);
 /* Read what is on disk of r->committed's run, and go on from there. */
 int recorder_reload(struct recorder *r, struct br_err *err);
+
+/* account.c: before the end of a record, what is on the page of its provider lease, if it has one.
+ * Once. */
+int account_add(struct recorder *r, struct br_err *err);
+/* The record is closed and has it. */
+void account_remove(const char *run_id);
 
 /* How a record ends that did not end itself. */
 struct ending {

@@ -164,6 +164,12 @@ FIELDS(bridle_harness_result) {
     USAGE_OPT("usage"), ID_OPT("providerRevision"), INT_OPT("exitCode", 0, 255),
     INT_OPT("signal", 1, 255), COUNT("stdoutBytes"), COUNT("stderrBytes"), COUNT("durationMs"),
     RECORD_OPT("error", error_fields), END};
+FIELDS(repair) {
+    ID("name"), END};
+FIELDS(bridle_provider_account) {
+    COUNT("requests"), COUNT("settled"), COUNT("unsettled"), COUNT("released"), COUNT("refused"),
+    COUNT("requestBytes"), COUNT("responseBytes"), COUNT("tokensReserved"),
+    COUNT("tokensCharged"), COUNT("cut"), COUNT("repaired"), LIST("repairs", repair, 8), END};
 FIELDS(change) {
     TEXT("path", 1, BR_PATH_MAX), ENUM("change", "added|modified|removed"),
     COUNT_OPT("size"), ENUM_OPT("set_group", "cleared|kept"), END};
@@ -207,6 +213,7 @@ static const struct event_type types[] = {
     {"bridle.harness.started", bridle_harness_started, false},
     {"bridle.harness.gate", bridle_harness_gate, false},
     {"bridle.harness.result", bridle_harness_result, false},
+    {"bridle.provider.account", bridle_provider_account, false},
     {"bridle.workspace", bridle_workspace, false},
     {"bridle.notice", bridle_notice, false},
     {"bridle.policy.error", bridle_policy_error, false},

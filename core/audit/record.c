@@ -385,6 +385,8 @@ static int finish(struct audit *a, struct ending *e, struct br_err *err)
     e->workspace = a->info.workspace;
     r = text_finish(a, err);
     int f = record_finish(&a->rec, e, err);
+    if (f == 0)
+        account_remove(a->rec.run.run_id);
     return r < 0 ? r : f;
 }
 

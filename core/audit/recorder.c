@@ -39,7 +39,9 @@ int recorder_add(struct recorder *r, const char *type, const char *actor, const 
 {
     BR_CLEANUP_BUF struct br_buf bytes = BR_BUF_INIT(2 * BR_EVENT_MAX);
     json_t *safe = NULL;
-    int ret;
+    int ret = strcmp(type, "agent.stopped") == 0 ? account_add(r, err) : 0;
+    if (ret < 0)
+        return ret;
     br_id_make(event_id, "evt");
     if (redacted) {
         safe = json_incref((json_t *)data);
@@ -83,6 +85,7 @@ int recorder_reload(struct recorder *r, struct br_err *err)
     struct br_store_run run;
     memcpy(info.run_id, r->committed.run_id, sizeof(info.run_id));
     br_store_rewind(&info, &run);
+    r->accounted = false;
     int ret = order ? 1 : br_err_set(err, BR_E_NOMEM, "no memory to read a record");
     while (ret == 1) {
         struct br_event e = {.root = NULL};
@@ -91,6 +94,8 @@ int recorder_reload(struct recorder *r, struct br_err *err)
         int ok = ret == 1 ? br_event_parse(body.data, body.len, &e, err) : 0;
         if (ret == 1 && ok == 0)
             ok = br_event_order_apply(order, e.type, e.data, err);
+        if (ret == 1 && ok == 0)
+            r->accounted |= strcmp(e.type, "bridle.provider.account") == 0;
         br_event_free(&e);
         ret = ok < 0 ? ok : ret;
     }

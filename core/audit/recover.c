@@ -18,6 +18,8 @@ static int recover_one(struct audit *a, const struct br_store_info *info, struct
     int ret = recorder_reload(&r, err);
     if (ret == 0)
         ret = record_finish(&r, &e, err);
+    if (ret == 0)
+        account_remove(info->run_id);
     br_event_order_free(&r.order);
     return ret;
 }

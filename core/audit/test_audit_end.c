@@ -10,7 +10,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fcntl.h>
+
 #include "audit/test_harness.h"
+#include "wire/account.h"
 
 #define ALL (H_SESSION | H_CLIENT | H_EGRESS)
 
@@ -58,6 +61,90 @@ static void test_close_completes_the_record(void **state)
     h_has(h_next(h, "agent.stopped"),
           "{\"agentId\":\"agt_1\",\"status\":\"failed\",\"steps\":1,\"toolCalls\":2,\"note\":"
           "\"the session was killed\"}");
+    h_end(h, BR_OK, "failed", 0);
+}
+
+/* The page of a lease of which one request was in flight when everybody died. */
+static void make_page(const struct harness *h, const char *run_id, bool damaged)
+{
+    char path[128];
+    const struct br_account_sums s = {.requests = 3,
+                                      .settled = 1,
+                                      .released = 1,
+                                      .in_flight = 1,
+                                      .refused = 7,
+                                      .tokens_reserved = 900,
+                                      .tokens_charged = 650,
+                                      .repaired = 1,
+                                      .repairs = 5};
+    uid_t uid = geteuid() == 0 ? BR_UID_AUDIT : geteuid();
+    snprintf(path, sizeof(path), "%s/" BR_ACCOUNT_DIR, h->dir);
+    assert_true(mkdir(path, 0700) == 0 || access(path, F_OK) == 0);
+    assert_int_equal(chown(path, uid, uid), 0);
+    snprintf(path, sizeof(path), "%s/" BR_ACCOUNT_DIR "/%s", h->dir, run_id);
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(fchown(fd, uid, uid), 0);
+    assert_int_equal(ftruncate(fd, BR_ACCOUNT_PAGE), 0);
+    struct br_account_page *p = br_account_page_map(fd, run_id);
+    assert_non_null(p);
+    br_account_page_write(p, &s);
+    if (damaged)
+        p->magic[0] = 'x';
+    br_account_page_unmap(&p);
+    (void)close(fd);
+}
+
+#define ACCOUNT                                                                                    \
+    "{\"requests\":3,\"settled\":1,\"unsettled\":1,\"released\":1,\"refused\":7,"                  \
+    "\"requestBytes\":0,\"responseBytes\":0,\"tokensReserved\":900,\"tokensCharged\":650,"         \
+    "\"cut\":0,\"repaired\":1,\"repairs\":[{\"name\":\"finish\"},{\"name\":\"function_call\"}]}"
+
+/* The account is told before the end, whether the session says the end or the audit does. */
+static void test_account_is_told(void **state)
+{
+    struct harness *h = *state;
+    h_record(h, ALL, "run_1");
+    make_page(h, "run_1", false);
+    h_begin(h);
+    for (int i = 0; i < 2; i++)
+        h_event(h);
+    h_good(h, "agent.stopped",
+           "{\"agentId\":\"agt_1\",\"status\":\"completed\",\"steps\":0,\"toolCalls\":0}");
+    h_has(h_next(h, "bridle.provider.account"), ACCOUNT);
+    h_has(h_next(h, "agent.stopped"), "completed");
+    h_send_close(h, BR_OK, "completed", "", 0);
+    h_end(h, BR_OK, "completed", 0);
+}
+
+static void test_account_of_the_dead(void **state)
+{
+    struct harness *h = *state;
+    h_record(h, ALL, "run_1");
+    make_page(h, "run_1", false);
+    h_begin(h);
+    for (int i = 0; i < 2; i++)
+        h_event(h);
+    h_close(&h->session);
+    h_send_close(h, BR_E_PROGRAM_DIED, "failed", "killed", 0);
+    h_next(h, "error");
+    h_has(h_next(h, "bridle.provider.account"), ACCOUNT);
+    h_next(h, "agent.stopped");
+    h_end(h, BR_OK, "failed", 0);
+}
+
+static void test_account_damaged(void **state)
+{
+    struct harness *h = *state;
+    h_record(h, ALL, "run_1");
+    make_page(h, "run_1", true);
+    h_begin(h);
+    for (int i = 0; i < 2; i++)
+        h_event(h);
+    h_send_close(h, BR_E_PROGRAM_DIED, "failed", "killed", 0);
+    h_next(h, "error");
+    h_has(h_next(h, "bridle.notice"), "the account of 'run_1' is damaged");
+    h_next(h, "agent.stopped");
     h_end(h, BR_OK, "failed", 0);
 }
 
@@ -255,6 +342,8 @@ static void test_recover(void **state)
     killed_run(h, "run_zombie", dead);
     row_status(h, "run_live", "running");
     row_status(h, "run_dead", "interrupted");
+    make_page(h, "run_dead", false);
+    make_page(h, "run_live", false);
     h_start(h, H_RECOVER, 0, "", "");
     assert_string_equal(h->m.text, "OK");
     h_expect(h, &h->sup, BR_MSG_AUDIT_CLOSED);
@@ -267,7 +356,14 @@ static void test_recover(void **state)
     assert_int_equal(h_read_back(h, "run_live", NULL, 0), 4);
     h_read_back(h, "run_dead", types, sizeof(types));
     assert_string_equal(types, "session.created agent.started tool.call permission.requested "
-                               "permission.resolved tool.result error agent.stopped ");
+                               "permission.resolved tool.result error bridle.provider.account "
+                               "agent.stopped ");
+    /* it is in the record now, and nowhere else; that of the living stays */
+    char path[128];
+    snprintf(path, sizeof(path), "%s/" BR_ACCOUNT_DIR "/run_dead", h->dir);
+    assert_int_not_equal(access(path, F_OK), 0);
+    snprintf(path, sizeof(path), "%s/" BR_ACCOUNT_DIR "/run_live", h->dir);
+    assert_int_equal(access(path, F_OK), 0);
     /* nothing is left to do */
     h_start(h, H_RECOVER, 0, "", "");
     h_expect(h, &h->sup, BR_MSG_AUDIT_CLOSED);
@@ -361,6 +457,9 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(test_close_completes_the_record),
+        T(test_account_is_told),
+        T(test_account_of_the_dead),
+        T(test_account_damaged),
         T(test_close_claims_no_more_than_is_known),
         T(test_close_leaves_a_complete_record_alone),
         T(test_supervisor_dies),

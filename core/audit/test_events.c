@@ -84,6 +84,11 @@ static const struct sample {
     {"bridle.exec", "{'progress':'c','stdoutBytes':1,'stderrBytes':2,'elapsedMs':3}", "", "", "",
      ""},
     {"bridle.table", "{'part':1,'parts':2,'table':{'v':1,'rules':[{'id':'a'}]}}", "", "", "", ""},
+    {"bridle.provider.account",
+     "{'requests':5,'settled':2,'unsettled':1,'released':2,'refused':1,'requestBytes':1,"
+     "'responseBytes':2,'tokensReserved':3,'tokensCharged':4,'cut':1,'repaired':1,"
+     "'repairs':[{'name':'finish'}]}",
+     "", "", "", ""},
 };
 
 static json_t *parse(const char *text)
@@ -366,6 +371,9 @@ static void test_list_limits(void **state)
     with(&samples[18], "votes", repeated(vote, 65), false, "N + 1");
     with(&samples[18], "votes", repeated("{'source':'s','ruleId':'','effect':'allow','x':1}", 1),
          false, "long entry");
+    const size_t account = BR_ARRAY_LEN(samples) - 1;
+    with(&samples[account], "repairs", repeated("{'name':'ids'}", 8), true, "N");
+    with(&samples[account], "repairs", repeated("{'name':'ids'}", 9), false, "N + 1");
 }
 
 static json_t *nested(unsigned depth)

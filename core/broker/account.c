@@ -1,7 +1,7 @@
 /*
- * The account of a provider lease. Called by bridle-broker only. A reservation is charged in full
- * before anything goes upstream, so that a crash, a cut or a missing settlement can only leave too
- * much charged. Arithmetic saturates.
+ * The account of a provider lease. Called by bridle-broker only. A reservation is charged in full,
+ * and is on the account's page, before anything goes upstream, so that a crash, a cut or a missing
+ * usage can only leave too much charged. Arithmetic saturates.
  */
 #include "broker/broker_priv.h"
 
@@ -16,88 +16,123 @@ static uint64_t left(uint64_t max, uint64_t used)
     return used < max ? max - used : 0;
 }
 
+static void publish(struct br_account *a)
+{
+    if (a->page)
+        br_account_page_write(a->page, &a->sums);
+}
+
 int br_account_open(struct br_account *a, const struct br_lease *l, uint64_t now_us,
                     struct br_err *err)
 {
     if (!l->max_requests || !l->max_request_bytes || !l->max_response_bytes || !l->max_tokens ||
-        !l->seconds)
+        !l->seconds || !l->max_answer_tokens || !l->max_in_flight || !l->routes || !l->answers)
         return br_err_set(err, BR_E_INVALID_CONFIG,
                           "a provider lease with a ceiling of 0 was not opened");
+    if (l->max_in_flight > BR_BROKER_FLIGHTS_MAX)
+        return br_err_set(err, BR_E_INVALID_CONFIG,
+                          "a provider lease of %u requests at the same time was not opened; at "
+                          "most %u are possible",
+                          l->max_in_flight, BR_BROKER_FLIGHTS_MAX);
     *a = (struct br_account){.lease = *l,
                              .deadline_us = add(now_us, (uint64_t)l->seconds * 1000000)};
     return 0;
 }
 
-int br_account_reserve(struct br_account *a, uint64_t id, uint64_t now_us, size_t bytes,
-                       uint64_t tokens, uint64_t max_tokens, struct br_err *err)
+int br_account_reserve(struct br_account *a, struct br_reservation *res, uint64_t now_us,
+                       size_t bytes, uint64_t tokens, uint64_t max_tokens, struct br_err *err)
 {
     const struct br_lease *l = &a->lease;
+    struct br_account_sums *s = &a->sums;
 #define REFUSE(...) br_err_set(err, BR_E_LEASE_REFUSED, __VA_ARGS__)
-    if (a->in_flight)
-        return REFUSE("another request is in flight; this one was not sent");
     if (now_us >= a->deadline_us)
         return REFUSE("the provider lease has ended after %u s; the request was not sent",
                       l->seconds);
-    if (a->requests >= l->max_requests)
+    if (s->requests >= l->max_requests)
         return REFUSE("the provider lease allows %u requests and all are used; this one was not "
                       "sent",
                       l->max_requests);
-    if (bytes > left(l->max_request_bytes, a->request_bytes))
+    if (s->in_flight >= l->max_in_flight)
+        return REFUSE("%u requests are in flight, as many as the provider lease allows at the "
+                      "same time; this one was not sent",
+                      l->max_in_flight);
+    if (bytes > left(l->max_request_bytes, s->request_bytes))
         return REFUSE("the request has %zu bytes and the provider lease has %llu left; it was not "
                       "sent",
-                      bytes, (unsigned long long)left(l->max_request_bytes, a->request_bytes));
-    if (a->response_bytes >= l->max_response_bytes)
+                      bytes, (unsigned long long)left(l->max_request_bytes, s->request_bytes));
+    if (s->response_bytes >= l->max_response_bytes)
         return REFUSE("the provider lease has no bytes left for an answer; the request was not "
                       "sent");
     if (tokens < max_tokens)
         return REFUSE("the request reserves %llu tokens and asks for up to %llu; it was not sent",
                       (unsigned long long)tokens, (unsigned long long)max_tokens);
-    if (tokens > left(l->max_tokens, a->tokens))
+    if (tokens > left(l->max_tokens, s->tokens_charged))
         return REFUSE("the request may use %llu tokens and the provider lease has %llu left; it "
                       "was not sent",
                       (unsigned long long)tokens,
-                      (unsigned long long)left(l->max_tokens, a->tokens));
+                      (unsigned long long)left(l->max_tokens, s->tokens_charged));
 #undef REFUSE
-    a->requests++;
-    a->request_bytes = add(a->request_bytes, bytes);
-    a->tokens = add(a->tokens, tokens);
-    a->reserved = tokens;
-    a->id = id;
-    a->in_flight = true;
-    a->settled = false;
+    *res = (struct br_reservation){.open = true, .tokens = tokens, .bytes = bytes};
+    s->requests++;
+    s->in_flight++;
+    s->request_bytes = add(s->request_bytes, bytes);
+    s->tokens_reserved = add(s->tokens_reserved, tokens);
+    s->tokens_charged = add(s->tokens_charged, tokens);
+    publish(a);
     return 0;
-}
-
-void br_account_release(struct br_account *a, size_t bytes)
-{
-    br_require(a->in_flight && a->request_bytes >= bytes && a->tokens >= a->reserved);
-    a->request_bytes -= bytes;
-    a->tokens -= a->reserved;
-    a->reserved = 0;
-    a->settled = true;
 }
 
 size_t br_account_receive(struct br_account *a, size_t n)
 {
-    uint64_t room = left(a->lease.max_response_bytes, a->response_bytes);
+    uint64_t room = left(a->lease.max_response_bytes, a->sums.response_bytes);
     if (n > room)
         n = (size_t)room;
-    a->response_bytes += n;
+    a->sums.response_bytes += n;
     return n;
 }
 
-void br_account_end(struct br_account *a)
+/* The reservation is over, and this is what it becomes. */
+static void become(struct br_account *a, struct br_reservation *res, uint64_t tokens)
 {
-    a->in_flight = false;
+    struct br_account_sums *s = &a->sums;
+    br_require(res->open && s->in_flight && s->tokens_charged >= res->tokens);
+    s->tokens_charged = add(s->tokens_charged - res->tokens, tokens);
+    s->in_flight--;
+    res->open = false;
 }
 
-bool br_account_settle(struct br_account *a, uint64_t id, uint64_t prompt, uint64_t completion)
+void br_account_release(struct br_account *a, struct br_reservation *res, bool sent)
+{
+    br_require(a->sums.request_bytes >= res->bytes);
+    if (!sent)
+        a->sums.request_bytes -= res->bytes;
+    a->sums.released++;
+    become(a, res, 0);
+    publish(a);
+}
+
+bool br_account_settle(struct br_account *a, struct br_reservation *res, uint64_t prompt,
+                       uint64_t completion)
 {
     uint64_t used = add(prompt, completion);
-    if (a->in_flight || a->settled || id != a->id || id == 0 || used == 0)
-        return false;
-    a->tokens = add(a->tokens - a->reserved, used);
-    a->reserved = used;
-    a->settled = true;
-    return true;
+    if (used)
+        a->sums.settled++;
+    else
+        a->sums.unsettled++;
+    become(a, res, used ? used : res->tokens);
+    publish(a);
+    return used != 0;
+}
+
+void br_account_refused(struct br_account *a)
+{
+    a->sums.refused++;
+    publish(a);
+}
+
+void br_account_answered(struct br_account *a, uint32_t repairs, bool cut)
+{
+    a->sums.repaired += repairs != 0;
+    a->sums.repairs |= repairs;
+    a->sums.cut += cut;
 }

@@ -1,317 +1,139 @@
 /*
- * bridle-broker: one provider lease. It sits between the session, which may ask for anything, and
- * bridle-egress, which has the key and sends whatever it is given. No network, no files, no key.
- * A request is checked, charged, and only then passed on; an answer is counted while it passes and
- * is cut at the lease's ceiling. Refusals are PROV_END with PROVIDER_LEASE_REFUSED, and the
- * upstream has seen nothing of them.
+ * bridle-broker: one provider lease. It sits between those who may ask for anything, the session
+ * and the guests of one sandbox, and bridle-egress, which has the key and sends whatever it is
+ * given. No network, no files but the mapped page of its account, no key. The socket of the guests
+ * comes from bridled, which has it from the sandbox; what they may ask for, how much and how long
+ * was fixed by BROKER_START.
  */
-#include <jansson.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-#include "base/json_memory.h"
-#include "broker/broker_priv.h"
-#include "wire/wire.h"
+#include "broker/broker.h"
 
-/* Bytes of an answer that may be between egress and the session. */
-#define BROKER_WINDOW (256u * 1024)
+enum tag { TAG_SUP = 1, TAG_SESSION, TAG_EGRESS, TAG_LISTENER, TAG_GUESTS = 16 };
 
-struct broker {
-    struct br_loop *loop;
-    struct br_chan sup, session, egress;
-    char run_id[BR_ID_MAX], model[BR_NAME_MAX + 1], route[128];
-    struct br_account account;
-    /* the request in flight */
-    uint64_t id;
-    size_t request_bytes;
-    uint64_t response_bytes;
-    uint32_t taken;    /* bytes of it that were passed on and not yet credited */
-    struct br_err cut; /* why its answer was cut; code 0 if it was not */
-    int lease_timer;
-    bool done;
-};
+/* What one turn of the loop looks at, and how many messages of egress before the others' turn. */
+#define EVENTS_MAX 64
+#define MESSAGES_MAX 16u
 
-/* ---- to the session ---- */
-
-static int send_end(struct broker *b, uint64_t id, enum br_code code, const char *text,
-                    uint64_t sent, uint64_t got, struct br_err *err)
+int broker_watch(struct broker *b, int op, int fd, uint32_t events, uint64_t tag)
 {
-    BR_CLEANUP_OUT struct br_out out = BR_OUT_INIT;
-    br_buf_put_u32(&out.buf, code);
-    br_buf_put_str(&out.buf, text);
-    br_buf_put_u64(&out.buf, sent);
-    br_buf_put_u64(&out.buf, got);
-    int r = br_chan_send(&b->session, BR_MSG_PROV_END, id, &out, err);
-    return r == -BR_E_PEER_GONE ? 0 : r; /* its end of file says so as well */
+    struct epoll_event ev = {.events = events, .data.u64 = tag};
+    return epoll_ctl(b->ep, op, fd, &ev);
 }
 
-/* The request in flight is over. */
-static int flight_end(struct broker *b, enum br_code code, const char *text, uint64_t sent,
+/* ---- sending ---- */
+
+int broker_to_egress(struct broker *b, enum br_msg_type type, uint64_t id, const struct br_out *o,
+                     struct br_err *err)
+{
+    for (;;) {
+        int r = br_chan_send(&b->egress, type, id, o, err);
+        if (r != -BR_E_TIMEOUT)
+            return r;
+        /* egress never waits for us, so that this ends */
+        struct pollfd p = {.fd = b->egress.fd, .events = POLLOUT};
+        (void)poll(&p, 1, 1000);
+    }
+}
+
+int broker_to_session(struct broker *b, enum br_msg_type type, uint64_t id, const struct br_out *o,
                       struct br_err *err)
 {
-    br_account_end(&b->account);
-    if (b->egress.fd >= 0) {
-        br_chan_forbid(&b->egress, BR_MSG_PROV_HEAD);
-        br_chan_forbid(&b->egress, BR_MSG_PROV_DATA);
-        br_chan_forbid(&b->egress, BR_MSG_PROV_END);
-    }
     if (b->session.fd < 0)
         return 0;
-    if (b->cut.code)
-        return send_end(b, b->id, b->cut.code, b->cut.text, sent, b->response_bytes, err);
-    return send_end(b, b->id, code, text, sent, b->response_bytes, err);
-}
-
-/* Stop the answer here. The session hears of it when egress has let go of the connection. */
-static void flight_cut(struct broker *b, enum br_code code, const char *text)
-{
-    if (!b->account.in_flight || b->cut.code)
-        return;
-    br_err_set(&b->cut, code, "%s", text);
-    (void)br_chan_send(&b->egress, BR_MSG_PROV_CANCEL, b->id, NULL, NULL);
+    int r = br_chan_send(&b->session, type, id, o, err);
+    return r == -BR_E_PEER_GONE ? 0 : r;
 }
 
 /* ---- from the session ---- */
 
-static int request_pass_on(struct broker *b, const char *method, const char *path,
-                           const char *content_type, const struct br_buf *body, struct br_err *err)
-{
-    BR_CLEANUP_OUT struct br_out out = BR_OUT_INIT;
-    br_buf_put_str(&out.buf, method);
-    br_buf_put_str(&out.buf, path);
-    br_buf_put_str(&out.buf, content_type);
-    br_buf_put_u32(&out.buf, 0); /* no headers */
-    br_buf_put_u32(&out.buf, BROKER_WINDOW);
-    br_out_blob(&out, body->data, body->len);
-    b->taken = 0;
-    b->request_bytes = body->len;
-    b->response_bytes = 0;
-    b->cut = (struct br_err){.code = BR_OK};
-    br_chan_permit(&b->egress, BR_MSG_PROV_HEAD);
-    br_chan_permit(&b->egress, BR_MSG_PROV_END);
-    return br_chan_send(&b->egress, BR_MSG_PROV_REQUEST, b->id, &out, err);
-}
-
 static int on_request(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
-    struct broker *b = ctx;
-    char method[16], path[256], content_type[128];
-    BR_CLEANUP_BUF struct br_buf body = BR_BUF_INIT(0);
     (void)c;
-    br_rd_str(&m->rd, method, sizeof(method));
-    br_rd_str(&m->rd, path, sizeof(path));
-    br_rd_str(&m->rd, content_type, sizeof(content_type));
-    uint32_t reserve = br_rd_u32(&m->rd);
-    int r = br_msg_blob(m, BR_BLOB_MAX, &body, err);
-    if (r < 0)
-        return r;
-    if (br_rd_done(&m->rd) < 0 || m->id == 0)
-        return br_err_set(err, BR_E_PEER_PROTOCOL, "'session' sent a malformed request");
-    struct br_broker_request q = {.max_tokens = 0};
-    struct br_err why;
-    r = br_broker_check(b->route, b->model, method, path, content_type,
-                        body.data ? (const void *)body.data : "", body.len, &q, &why);
-    if (r == 0 && b->egress.fd < 0)
-        r = br_err_set(&why, BR_E_LEASE_REFUSED, "'bridle-egress' has gone; nothing was sent");
-    if (r == 0)
-        r = br_account_reserve(&b->account, m->id, br_now_us(), body.len, reserve, q.max_tokens,
-                               &why);
-    if (r < 0)
-        return send_end(b, m->id, why.code, why.text, 0, 0, err);
-    b->id = m->id;
-    r = request_pass_on(b, method, path, content_type, &body, &why);
-    if (r == -BR_E_PEER_GONE)
-        return 0; /* its end of file ends the request */
-    if (r < 0 && err)
-        *err = why;
-    return r;
+    return flight_of_session(ctx, m, err);
 }
 
 static int on_cancel(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct broker *b = ctx;
+    struct flight *f = flight_of_session_id(b, m->id);
     (void)c;
     (void)err;
-    if (m->id == b->id)
-        flight_cut(b, BR_E_CANCELED, "the request was cancelled");
-    return 0;
-}
-
-static int on_settle(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
-{
-    struct broker *b = ctx;
-    (void)c;
-    uint64_t prompt = br_rd_u64(&m->rd), completion = br_rd_u64(&m->rd);
-    if (br_rd_done(&m->rd) < 0)
-        return br_err_set(err, BR_E_PEER_PROTOCOL, "'session' sent a malformed settlement");
-    (void)br_account_settle(&b->account, m->id, prompt, completion);
+    if (f)
+        flight_cut(b, f, BR_E_CANCELED, "the request was cancelled");
     return 0;
 }
 
 static const struct br_msg_rule session_rules[] = {
     {BR_MSG_PROV_REQUEST, BR_PERMIT, 21, BR_MSG_MAX, 0, 1, on_request},
     {BR_MSG_PROV_CANCEL, BR_PERMIT, 0, 0, 0, 0, on_cancel},
-    {BR_MSG_PROV_SETTLE, BR_PERMIT, 16, 16, 0, 0, on_settle},
 };
 
 /* ---- from egress ---- */
 
-static int wrong_id(struct br_err *err)
-{
-    return br_err_set(err, BR_E_PEER_PROTOCOL, "'egress' answered a request that is not in flight");
-}
-
 static int on_head(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
-    struct broker *b = ctx;
-    static struct br_headers h;
-    uint32_t status = br_rd_u32(&m->rd);
-    br_headers_get(&m->rd, &h);
-    if (br_rd_done(&m->rd) < 0 || m->id != b->id || status < 200 || status > 999)
-        return wrong_id(err);
-    br_chan_permit(c, BR_MSG_PROV_DATA);
-    if (b->cut.code || b->session.fd < 0)
-        return 0;
-    BR_CLEANUP_OUT struct br_out out = BR_OUT_INIT;
-    br_buf_put_u32(&out.buf, status);
-    br_buf_put_str(&out.buf, br_headers_find(&h, "content-type"));
-    br_buf_put_str(&out.buf, br_headers_find(&h, "x-request-id"));
-    br_buf_put_str(&out.buf, br_headers_find(&h, "retry-after"));
-    int r = br_chan_send(&b->session, BR_MSG_PROV_HEAD, b->id, &out, err);
-    return r == -BR_E_PEER_GONE ? 0 : r;
-}
-
-/* The session took n bytes: so many more may come. */
-static int credit(struct broker *b, size_t n, struct br_err *err)
-{
-    b->taken += (uint32_t)n;
-    if (b->taken < BROKER_WINDOW / 2)
-        return 0;
-    BR_CLEANUP_OUT struct br_out out = BR_OUT_INIT;
-    br_buf_put_u32(&out.buf, b->taken);
-    b->taken = 0;
-    int r = br_chan_send(&b->egress, BR_MSG_PROV_CREDIT, b->id, &out, err);
-    return r == -BR_E_PEER_GONE ? 0 : r;
+    (void)c;
+    return flight_on_head(ctx, m, err);
 }
 
 static int on_data(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
-    struct broker *b = ctx;
-    BR_CLEANUP_BUF struct br_buf body = BR_BUF_INIT(0);
     (void)c;
-    int r = br_msg_blob(m, BR_BLOB_INLINE_MAX, &body, err);
-    if (r < 0)
-        return r;
-    if (br_rd_done(&m->rd) < 0 || m->id != b->id)
-        return wrong_id(err);
-    if (b->cut.code || b->session.fd < 0)
-        return 0; /* on its way when it was cut */
-    size_t n = br_account_receive(&b->account, body.len);
-    b->response_bytes += n;
-    if (n) {
-        BR_CLEANUP_OUT struct br_out out = BR_OUT_INIT;
-        br_out_blob(&out, body.data, n);
-        r = br_chan_send(&b->session, BR_MSG_PROV_DATA, b->id, &out, err);
-        if (r < 0)
-            return r == -BR_E_PEER_GONE ? 0 : r;
-    }
-    if (n < body.len)
-        flight_cut(b, BR_E_LIMIT_EXCEEDED,
-                   "the provider's answer is over the lease's ceiling for answers; it was cut");
-    return credit(b, n, err);
+    return flight_on_data(ctx, m, err);
 }
 
 static int on_end(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
-    struct broker *b = ctx;
-    char text[BR_ERR_TEXT_MAX];
     (void)c;
-    uint32_t code = br_rd_u32(&m->rd);
-    br_rd_str(&m->rd, text, sizeof(text));
-    uint64_t sent = br_rd_u64(&m->rd);
-    (void)br_rd_u64(&m->rd); /* what arrived here is counted here */
-    if (br_rd_done(&m->rd) < 0 || m->id != b->id || code >= BR_CODE_COUNT_)
-        return wrong_id(err);
-    if (code && sent == 0 && b->response_bytes == 0 && code == BR_E_PROVIDER_UNREACHABLE)
-        br_account_release(&b->account, b->request_bytes);
-    return flight_end(b, (enum br_code)code, text, sent, err);
+    return flight_on_end(ctx, m, err);
 }
 
+/* Each of them names a request that is in flight, or ends the run. */
 static const struct br_msg_rule egress_rules[] = {
-    {BR_MSG_PROV_HEAD, BR_ONCE, 8, BR_MSG_MAX, 0, 0, on_head},
-    {BR_MSG_PROV_DATA, 0, 5, BR_MSG_MAX, 0, 0, on_data},
-    {BR_MSG_PROV_END, BR_ONCE, 24, BR_MSG_MAX, 0, 0, on_end},
+    {BR_MSG_PROV_HEAD, BR_PERMIT, 8, BR_MSG_MAX, 0, 0, on_head},
+    {BR_MSG_PROV_DATA, BR_PERMIT, 5, BR_MSG_MAX, 0, 0, on_data},
+    {BR_MSG_PROV_END, BR_PERMIT, 24, BR_MSG_MAX, 0, 0, on_end},
 };
-
-/* ---- ends of channels ---- */
-
-static int channel_violation(int code, const struct br_err *err)
-{
-    if (err)
-        br_log(BR_LOG_ERROR, "%s", err->text);
-    return code;
-}
-
-static int on_session_end(struct br_chan *c, int code, void *ctx, struct br_err *err)
-{
-    struct broker *b = ctx;
-    if (code != -BR_E_PEER_GONE)
-        return channel_violation(code, err);
-    flight_cut(b, BR_E_PEER_GONE, "the session has gone");
-    br_chan_close(c);
-    return 0;
-}
-
-static int on_egress_end(struct br_chan *c, int code, void *ctx, struct br_err *err)
-{
-    struct broker *b = ctx;
-    if (code != -BR_E_PEER_GONE)
-        return channel_violation(code, err);
-    br_chan_close(c);
-    if (!b->account.in_flight)
-        return 0;
-    return flight_end(b, BR_E_PROGRAM_DIED,
-                      "'bridle-egress' has gone; the request to the provider was cut",
-                      b->request_bytes, err);
-}
-
-static int on_sup_end(struct br_chan *c, int code, void *ctx, struct br_err *err)
-{
-    struct broker *b = ctx;
-    (void)c;
-    b->done = true;
-    return code == -BR_E_PEER_GONE ? 0 : channel_violation(code, err);
-}
 
 /* ---- from bridled ---- */
 
-static int on_lease_end(void *ctx, struct br_err *err)
+void broker_over(struct broker *b, enum br_code code, const char *text)
 {
-    struct broker *b = ctx;
-    (void)err;
-    b->lease_timer = 0;
-    flight_cut(b, BR_E_TIMEOUT, "the provider lease has ended; the request was cut");
-    return 0;
+    if (b->over)
+        return;
+    b->over = true;
+    flight_cut_all(b, code, text);
+    guest_close_idle(b);
 }
 
-static int lease_open(struct broker *b, const struct br_lease *l, struct br_err *err)
+static int lease_open(struct broker *b, const struct br_lease *l, int page, struct br_err *err)
 {
-    if (strcmp(b->route, BR_PATH_CHAT) != 0)
-        return br_err_set(err, BR_E_INVALID_CONFIG,
-                          "'%s' is not a route that the broker knows; expected '%s'. The lease was "
-                          "not opened",
-                          b->route, BR_PATH_CHAT);
     if (!b->model[0])
         return br_err_set(err, BR_E_INVALID_CONFIG,
                           "a provider lease without a model was not opened");
     int r = br_account_open(&b->account, l, br_now_us(), err);
     if (r < 0)
         return r;
-    b->lease_timer = br_loop_timer(b->loop, (uint64_t)l->seconds * 1000000, on_lease_end, b);
-    if (b->lease_timer < 0 || br_loop_watch_chan(b->loop, &b->session, on_session_end, b) < 0 ||
-        br_loop_watch_chan(b->loop, &b->egress, on_egress_end, b) < 0)
-        return br_err_set(err, BR_E_NOMEM, "no memory for the provider lease");
+    if (page >= 0 && !(b->account.page = br_account_page_map(page, b->run_id)))
+        return br_err_errno(err, BR_E_STORE_FAILED,
+                            "the page of the provider lease's account cannot be used; the lease "
+                            "was not opened");
+    if (b->account.page)
+        br_account_page_write(b->account.page, &b->account.sums);
+    if (fcntl(b->egress.fd, F_SETFL, O_NONBLOCK) < 0 ||
+        broker_watch(b, EPOLL_CTL_ADD, b->session.fd, EPOLLIN, TAG_SESSION) < 0 ||
+        broker_watch(b, EPOLL_CTL_ADD, b->egress.fd, EPOLLIN, TAG_EGRESS) < 0)
+        return br_err_errno(err, BR_E_IO, "the channels of a provider lease cannot be watched");
+    br_buf_init(&b->scratch, 2 * BR_BLOB_MAX);
+    b->started = true;
     return 0;
 }
 
@@ -321,7 +143,6 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     struct br_lease lease;
     br_rd_str(&m->rd, b->run_id, sizeof(b->run_id));
     br_rd_str(&m->rd, b->model, sizeof(b->model));
-    br_rd_str(&m->rd, b->route, sizeof(b->route));
     br_lease_get(&m->rd, &lease);
     if (br_rd_done(&m->rd) < 0)
         return br_err_set(err, BR_E_PEER_PROTOCOL, "'bridled' sent a malformed BROKER_START");
@@ -329,69 +150,169 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
                  BR_ARRAY_LEN(session_rules), b);
     br_chan_init(&b->egress, br_msg_take_fd(m), "egress", egress_rules, BR_ARRAY_LEN(egress_rules),
                  b);
+    BR_CLEANUP_FD int page = br_msg_take_fd(m);
     struct br_err why = {.code = BR_OK};
-    int r = lease_open(b, &lease, &why);
+    int r = lease_open(b, &lease, page, &why);
     BR_CLEANUP_OUT struct br_out out = BR_OUT_INIT;
     br_buf_put_str(&out.buf, br_code_name(r < 0 ? (int)why.code : BR_OK));
     br_buf_put_str(&out.buf, r < 0 ? why.text : "");
+    if (r == 0 && lease.token[0])
+        br_chan_permit(c, BR_MSG_BROKER_LISTEN);
     int sent = br_chan_send(c, BR_MSG_ROLE_READY, m->id, &out, err);
     if (r < 0 && err)
         *err = why;
     return r < 0 ? r : sent;
 }
 
-/* Nobody is served there: the socket is closed, and who connects to it is refused. */
 static int on_listen(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
-    (void)c, (void)m, (void)ctx, (void)err;
-    return 0;
+    struct broker *b = ctx;
+    BR_CLEANUP_FD int fd = br_msg_take_fd(m);
+    (void)c;
+    if (b->over)
+        return 0;
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+        return br_err_errno(err, BR_E_IO, "the guests' socket cannot be used");
+    return guest_listen(b, br_steal_fd(&fd), err);
 }
 
 static const struct br_msg_rule sup_rules[] = {
-    {BR_MSG_BROKER_START, BR_PERMIT | BR_ONCE, 48, BR_MSG_MAX, 2, 2, on_start},
-    {BR_MSG_BROKER_LISTEN, BR_PERMIT | BR_ONCE, 0, 0, 1, 1, on_listen},
+    {BR_MSG_BROKER_START, BR_PERMIT | BR_ONCE, 48, BR_MSG_MAX, 2, 3, on_start},
+    {BR_MSG_BROKER_LISTEN, BR_ONCE, 0, 0, 1, 1, on_listen},
+};
+
+/* ---- loop ---- */
+
+/* One channel has something. 0, or a negative code that ends the program. */
+static int serve(struct broker *b, struct br_chan *c, unsigned messages, struct br_err *err)
+{
+    int r = 0;
+    for (unsigned i = 0; r == 0 && i < messages && c->fd >= 0; i++)
+        r = br_chan_dispatch(c, err);
+    if (r == 0 || r == -BR_E_TIMEOUT)
+        return 0;
+    if (r != -BR_E_PEER_GONE)
+        return r;
+    if (c == &b->sup) {
+        b->done = true;
+        return 0;
+    }
+    (void)broker_watch(b, EPOLL_CTL_DEL, c->fd, 0, 0);
+    br_chan_close(c);
+    if (c == &b->egress)
+        return flight_egress_gone(b, err);
+    broker_over(b, BR_E_PEER_GONE, "the session has gone");
+    return 0;
+}
+
+static int dispatch(struct broker *b, const struct epoll_event *ev, struct br_err *err)
+{
+    uint32_t low = (uint32_t)ev->data.u64;
+    switch (low) {
+    case TAG_SUP:
+        return serve(b, &b->sup, 1, err);
+    case TAG_SESSION:
+        return serve(b, &b->session, 1, err);
+    case TAG_EGRESS:
+        return serve(b, &b->egress, MESSAGES_MAX, err);
+    case TAG_LISTENER:
+        if (b->listener >= 0)
+            guest_accept(b);
+        return 0;
+    default:
+        guest_event(b, low - TAG_GUESTS, (uint32_t)(ev->data.u64 >> 32), ev->events);
+        return 0;
+    }
+}
+
+/* Milliseconds until the loop must look at a clock; -1: never. */
+static int wait_ms(const struct broker *b, uint64_t now)
+{
+    uint64_t due = b->started && !b->over ? b->account.deadline_us : UINT64_MAX;
+    if ((b->nguests || b->nflights) && b->tick_us < due)
+        due = b->tick_us;
+    if (due == UINT64_MAX)
+        return -1;
+    if (due <= now)
+        return 0;
+    return due - now > 3600000000u ? 3600000 : (int)((due - now + 999) / 1000);
+}
+
+static int broker_loop(struct broker *b, struct br_err *err)
+{
+    struct epoll_event events[EVENTS_MAX];
+    while (!b->done) {
+        int n = epoll_wait(b->ep, events, EVENTS_MAX, wait_ms(b, br_now_us()));
+        if (n < 0 && errno != EINTR)
+            return br_err_errno(err, BR_E_IO, "epoll_wait failed");
+        for (int i = 0; i < n; i++) {
+            int r = dispatch(b, &events[i], err);
+            if (r < 0)
+                return r;
+        }
+        uint64_t now = br_now_us();
+        if (b->started && now >= b->account.deadline_us)
+            broker_over(b, BR_E_TIMEOUT, "the provider lease has ended; the request was cut");
+        if (now >= b->tick_us) {
+            b->tick_us = now + BR_TICK_US;
+            guest_tick(b, now);
+            flight_tick(b, now);
+        }
+    }
+    return 0;
+}
+
+static const int broker_calls[] = {
+    SYS_epoll_ctl,  SYS_epoll_pwait, SYS_accept4, SYS_getsockopt,
+    SYS_setsockopt, SYS_shutdown,    SYS_sendto,  SYS_recvfrom,
+#ifdef SYS_epoll_wait
+    SYS_epoll_wait,
+#endif
 };
 
 static int broker_run(struct broker *b, struct br_err *err)
 {
-    static const int none[1] = {0}; /* a list, so that the filter is installed */
     const struct br_role role = {
         .name = "bridle-broker",
         .uid = BR_UID_BROKER,
-        .max_nofile = 32,
+        .max_nofile = BR_GUESTS_MAX + 64,
         .max_as = 1024ull * 1024 * 1024,
         .no_fork = true,
-        .syscalls = none,
-        .nsyscalls = 0,
+        .syscalls = broker_calls,
+        .nsyscalls = BR_ARRAY_LEN(broker_calls),
     };
-    size_t seed = 0;
-    br_random(&seed, sizeof(seed));
-    json_object_seed(seed | 1); /* otherwise jansson opens /dev/urandom, behind the filter */
+    b->ep = epoll_create1(EPOLL_CLOEXEC);
+    if (b->ep < 0 || broker_watch(b, EPOLL_CTL_ADD, b->sup.fd, EPOLLIN, TAG_SUP) < 0)
+        return br_err_errno(err, BR_E_IO, "no epoll descriptor");
     int r = br_role_enter(&role, err);
-    if (r < 0)
-        return r;
-    b->loop = br_loop_new();
-    if (!b->loop || br_loop_watch_chan(b->loop, &b->sup, on_sup_end, b) < 0)
-        return br_err_set(err, BR_E_NOMEM, "no memory to start");
-    return br_loop_run(b->loop, &b->done, err);
+    return r < 0 ? r : broker_loop(b, err);
 }
 
 int main(void)
 {
-    static struct broker b = {.session.fd = -1, .egress.fd = -1};
+    static struct broker b = {.session.fd = -1, .egress.fd = -1, .listener = -1, .ep = -1};
     struct br_err err = {.code = BR_OK};
     br_log_init("bridle-broker", BR_LOG_WARN);
-    br_json_end_without_memory();
     (void)signal(SIGPIPE, SIG_IGN);
     br_close_from(4, NULL, 0);
     br_chan_init(&b.sup, 3, "bridled", sup_rules, BR_ARRAY_LEN(sup_rules), &b);
     int r = broker_run(&b, &err);
     if (r < 0 && err.code)
         br_log(BR_LOG_ERROR, "%s", err.text);
+    flight_free_all(&b);
+    for (unsigned i = 0; i < BR_GUESTS_MAX; i++) {
+        if (!b.guests[i])
+            continue;
+        b.guests[i]->flight = NULL;
+        guest_close(b.guests[i]);
+    }
+    br_account_page_unmap(&b.account.page);
+    br_buf_free(&b.scratch);
+    br_close(&b.listener);
     br_chan_close(&b.session);
     br_chan_close(&b.egress);
     br_chan_close(&b.sup);
-    if (b.loop)
-        br_loop_free(&b.loop);
+    br_close(&b.ep);
     return r < 0 ? 1 : 0;
 }

@@ -245,7 +245,7 @@ static const struct row messages[] = {
     ",\"arguments\":\"" text "\"}|"
 #define FC(id, args)                                                                               \
     "{\"type\":\"function_call\",\"call_id\":\"" id "\",\"name\":\"f\",\"arguments\":\"" args "\"" \
-                                                                                              "}"
+    "}"
 #define COMPLETED(output)                                                                          \
     "{\"type\":\"response.completed\",\"response\":{\"status\":\"completed\",\"output\":[" output  \
     "],\"usage\":{\"input_tokens\":1,\"output_tokens\":2,\"total_tokens\":3}}}"

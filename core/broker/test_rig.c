@@ -499,7 +499,8 @@ static void start_broker(struct rig *r, const struct rig_options *o, int session
                                              .max_request_bytes = 32u << 20,
                                              .max_response_bytes = 32u << 20,
                                              .max_tokens = 1000000,
-                                             .seconds = 60};
+                                             .seconds = 60,
+                                             RIG_LEASE_REST};
     int sup[2];
     pair(sup);
     r->broker = spawn(r, "bridle-broker", sup[1], NULL);
@@ -508,7 +509,6 @@ static void start_broker(struct rig *r, const struct rig_options *o, int session
     BR_CLEANUP_OUT struct br_out out = BR_OUT_INIT;
     br_buf_put_str(&out.buf, "run_test");
     br_buf_put_str(&out.buf, o->model ? o->model : "test-model");
-    br_buf_put_str(&out.buf, o->route ? o->route : BR_PATH_CHAT);
     br_lease_put(&out.buf, o->lease.max_requests ? &o->lease : &generous);
     br_out_fd(&out, session, false);
     br_out_fd(&out, egress, false);
@@ -639,7 +639,8 @@ void rig_send(struct rig *r, uint64_t id, const char *path, const char *type, ui
 void rig_ask(struct rig *r, uint64_t id)
 {
     static const char body[] = "{\"model\":\"test-model\",\"messages\":[{\"role\":\"user\","
-                               "\"content\":\"hello\"}],\"max_tokens\":100,\"stream\":true}";
+                               "\"content\":\"hello\"}],\"max_tokens\":100,\"stream\":true,"
+                               "\"stream_options\":{\"include_usage\":true}}";
     rig_send(r, id, BR_PATH_CHAT, "application/json", 200, body, sizeof(body) - 1);
 }
 
@@ -648,14 +649,6 @@ void rig_ask_wait(struct rig *r, uint64_t id)
     rig_ask(r, id);
     assert_true(rig_until(r, &r->have_end, 20000));
     assert_int_equal(r->end_id, id);
-}
-
-void rig_settle(struct rig *r, uint64_t id, uint64_t prompt, uint64_t completion)
-{
-    BR_CLEANUP_OUT struct br_out out = BR_OUT_INIT;
-    br_buf_put_u64(&out.buf, prompt);
-    br_buf_put_u64(&out.buf, completion);
-    assert_int_equal(br_chan_send(&r->session, BR_MSG_PROV_SETTLE, id, &out, NULL), 0);
 }
 
 const char *rig_body(struct rig *r)

@@ -52,6 +52,11 @@ struct odd_server {
 void odd_start(struct odd_server *s);
 void odd_stop(struct odd_server *s);
 
+/* What a lease of a test needs besides its ceilings. */
+#define RIG_LEASE_REST                                                                             \
+    .max_answer_tokens = 100000, .max_in_flight = 1, .routes = BR_ROUTE_CHAT,                      \
+    .answers = BR_ANSWERS_STRICT, .any_tools = 1
+
 struct rig_options {
     const char *base_url;    /* NULL: the odd server, over http */
     const char *unix_socket; /* NULL: none */
@@ -62,7 +67,6 @@ struct rig_options {
     int ca_fd;               /* certificates to trust; 0: the system's */
     const char *scenario;    /* not NULL: start bridle-scripted and use it */
     const char *model;       /* NULL: "test-model" */
-    const char *route;       /* NULL: BR_PATH_CHAT */
     struct br_lease lease;   /* all 0: a generous one */
     uint32_t timeouts[4];    /* connect, first byte, idle, total; 0: 5 s */
     bool no_secret_known;    /* audit stays silent */
@@ -108,7 +112,6 @@ void rig_ask(struct rig *r, uint64_t id);
 bool rig_until(struct rig *r, const bool *flag, unsigned ms);
 /* rig_ask() and wait for its end. */
 void rig_ask_wait(struct rig *r, uint64_t id);
-void rig_settle(struct rig *r, uint64_t id, uint64_t prompt, uint64_t completion);
 const char *rig_body(struct rig *r);
 /* Wait for a child; its status as waitpid(2) gives it, or -1 after ms. */
 int rig_wait_child(pid_t pid, unsigned ms);

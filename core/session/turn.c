@@ -241,15 +241,6 @@ static int record_turn(struct session *s, const char *request_id, uint64_t start
     return r;
 }
 
-static void settle(struct session *s, const struct response *out)
-{
-    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    br_buf_put_u64(&o.buf, out->prompt_tokens);
-    br_buf_put_u64(&o.buf, out->completion_tokens);
-    (void)br_chan_send(&s->broker, BR_MSG_PROV_SETTLE, s->provided.id, &o, NULL);
-    s->budget.tokens += out->prompt_tokens + out->completion_tokens;
-}
-
 int session_turn(struct session *s, struct response *out, struct br_err *err)
 {
     char request_id[BR_ID_MAX];
@@ -275,7 +266,7 @@ int session_turn(struct session *s, struct response *out, struct br_err *err)
     bool whole = r == 0 && !s->text_shown;
     int t = session_text(s, whole ? out->text : "", whole ? strlen(out->text) : 0, true);
     if (r == 0)
-        settle(s, out);
+        s->budget.tokens += out->prompt_tokens + out->completion_tokens;
     int rec = record_turn(s, request_id, started, r, out, err);
     if (r == 0 && (t < 0 || rec < 0))
         r = br_err_set(err, (enum br_code) - (t < 0 ? t : rec), "%s", s->stop_err.text);

@@ -379,20 +379,29 @@ static int start_egress(struct supervisor *s, const char *socket_path, int broke
 static int start_broker(struct supervisor *s, int session, int egress, struct br_err *err)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    /* the session's own requests, one after the other; its budget of tokens is the manifest's */
     struct br_lease lease = {
         .max_requests = BR_STEPS_MAX,
         .max_request_bytes = 1ull << 30,
         .max_response_bytes = 1ull << 30,
         .max_tokens = BR_MODEL_TOKENS_MAX,
         .seconds = s->req.wall_seconds ? s->req.wall_seconds : br_limits_default.wall_seconds,
+        .max_answer_tokens = BR_MODEL_TOKENS_MAX,
+        .max_in_flight = 1,
+        .routes = BR_ROUTE_CHAT,
+        .answers = BR_ANSWERS_STRICT,
+        .any_tools = 1,
     };
     harness_lease(s, &lease);
+    BR_CLEANUP_FD int page = account_open(s, err);
+    if (page < 0)
+        return page;
     br_buf_put_str(&o.buf, s->run_id);
     br_buf_put_str(&o.buf, strchr(s->provider.model, '/') + 1);
-    br_buf_put_str(&o.buf, "/chat/completions");
     br_lease_put(&o.buf, &lease);
     br_out_fd(&o, session, true);
     br_out_fd(&o, egress, true);
+    br_out_fd(&o, page, false);
     int r = program_start(s, P_BROKER, err);
     return r < 0 ? r : br_chan_send(&s->programs[P_BROKER].chan, BR_MSG_BROKER_START, 0, &o, err);
 }

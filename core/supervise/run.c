@@ -365,12 +365,13 @@ static void close_record(struct supervisor *s)
     s->programs[P_AUDIT].expected = true;
     if (br_chan_send(&s->programs[P_AUDIT].chan, BR_MSG_AUDIT_CLOSE, 0, &o, NULL) == 0)
         (void)sup_wait_of(s, &s->programs[P_AUDIT], &s->audit_closed, START_TIMEOUT_US, true);
-    if (s->audit_closed && s->audit_code == 0)
+    if (s->audit_closed && s->audit_code == 0) {
         take_redacted(s);
-    else if (s->audit_closed)
+    } else if (s->audit_closed) {
         sup_fail(s, s->audit_code, "%s", s->audit_text);
-    else if (!s->audit_closed)
+    } else {
         sup_fail(s, BR_E_STORE_FAILED, "the record could not be closed");
+    }
     program_stop(s, P_AUDIT, EXIT_GRACE_US);
 }
 

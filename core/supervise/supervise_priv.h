@@ -235,6 +235,12 @@ int policy_take(struct supervisor *s, struct br_err *err);
 /* CTL_RELOAD, CTL_POLICIES: pass it on, and what comes back. */
 void standing_verb(struct supervisor *s);
 
+/* ---- account.c ---- */
+
+/* Make the page of this run's account; a descriptor of the caller's, or -BR_E_STORE_FAILED. Audit,
+ * which must run already, removes it with the end of the record. */
+int account_open(const struct supervisor *s, struct br_err *err);
+
 /* ---- leases.c, state.c ---- */
 
 void leases_verb(struct supervisor *s);

@@ -96,6 +96,16 @@ int br_msg_blob(struct br_msg *m, size_t max, struct br_buf *out, struct br_err 
                       br_msg_name(m->type));
 }
 
+const void *br_msg_blob_view(struct br_msg *m, size_t *n)
+{
+    const void *p = br_rd_u8(&m->rd) == BLOB_INLINE ? br_rd_bytes(&m->rd, BR_MSG_MAX, n) : NULL;
+    if (!p || m->rd.failed) {
+        m->rd.failed = true;
+        return NULL;
+    }
+    return p;
+}
+
 /* Reads one datagram and its descriptors into c->in_ and m. */
 static int chan_receive(struct br_chan *c, struct br_msg *m, struct br_err *err)
 {
@@ -252,6 +262,43 @@ static bool in_flight_wait(unsigned *waited)
     return true;
 }
 
+/* One message of these pieces, the first of which is its header. */
+static int send_pieces(struct br_chan *c, enum br_msg_type type, struct msghdr *mh,
+                       struct br_err *err)
+{
+    ssize_t r;
+    unsigned waited = 0;
+    do {
+        r = sendmsg(c->fd, mh, MSG_NOSIGNAL);
+    } while (r < 0 && (errno == EINTR || (errno == ETOOMANYREFS && in_flight_wait(&waited))));
+    if (r >= 0)
+        return 0;
+    if (errno == EAGAIN || errno == EWOULDBLOCK)
+        return -BR_E_TIMEOUT;
+    if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN)
+        return br_err_set(err, BR_E_PEER_GONE, "'%s' has gone", c->peer);
+    return br_err_errno(err, BR_E_IO, "%s could not be sent to '%s'", br_msg_name(type), c->peer);
+}
+
+int br_chan_send_bytes(struct br_chan *c, enum br_msg_type type, uint64_t id, const void *p,
+                       size_t n, struct br_err *err)
+{
+    if (c->fd < 0)
+        return br_err_set(err, BR_E_PEER_GONE, "'%s' has gone", c->peer);
+    if (n > BR_BYTES_MAX)
+        return br_err_set(err, BR_E_LIMIT_EXCEEDED, "a %s message for '%s' is too large",
+                          br_msg_name(type), c->peer);
+    uint8_t front[5] = {BLOB_INLINE, (uint8_t)n, (uint8_t)(n >> 8), (uint8_t)(n >> 16),
+                        (uint8_t)(n >> 24)};
+    struct br_msg_header head = {
+        .type = (uint16_t)type, .len = (uint32_t)(sizeof(front) + n), .id = id};
+    struct iovec iov[3] = {{.iov_base = &head, .iov_len = sizeof(head)},
+                           {.iov_base = front, .iov_len = sizeof(front)},
+                           {.iov_base = (void *)(uintptr_t)p, .iov_len = n}};
+    struct msghdr mh = {.msg_iov = iov, .msg_iovlen = n ? 3 : 2};
+    return send_pieces(c, type, &mh, err);
+}
+
 int br_chan_send(struct br_chan *c, enum br_msg_type type, uint64_t id, const struct br_out *o,
                  struct br_err *err)
 {
@@ -281,16 +328,5 @@ int br_chan_send(struct br_chan *c, enum br_msg_type type, uint64_t id, const st
         h->cmsg_len = CMSG_LEN(sizeof(int) * nfds);
         memcpy(CMSG_DATA(h), o->fds, sizeof(int) * nfds);
     }
-    ssize_t r;
-    unsigned waited = 0;
-    do {
-        r = sendmsg(c->fd, &mh, MSG_NOSIGNAL);
-    } while (r < 0 && (errno == EINTR || (errno == ETOOMANYREFS && in_flight_wait(&waited))));
-    if (r >= 0)
-        return 0;
-    if (errno == EAGAIN || errno == EWOULDBLOCK)
-        return -BR_E_TIMEOUT;
-    if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN)
-        return br_err_set(err, BR_E_PEER_GONE, "'%s' has gone", c->peer);
-    return br_err_errno(err, BR_E_IO, "%s could not be sent to '%s'", br_msg_name(type), c->peer);
+    return send_pieces(c, type, &mh, err);
 }

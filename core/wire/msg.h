@@ -128,9 +128,9 @@
     X(SCRIPT_CONFIG, 0x0221)                                                                       \
     /* script -> bridled: str default_model, [str provider, str base_url, u8 key_from (enum        \
        br_key_from), str key_name, str key_at (variable or path), [str]n command, u32 command_s,   \
-       str ca_file, str proxy, u8 auth (enum br_auth), u32 routes (bits of enum br_route), u8                \
-       answers (enum br_answers), u32 connect_s, u32 first_byte_s, u32 idle_s, u32 total_s, u8                   \
-       streaming, [str model]n]n, [str profile, str image]n, [struct br_adapter_terms]n */                               \
+       str ca_file, str proxy, u8 auth (enum br_auth), u32 routes (bits of enum br_route), u8      \
+       answers (enum br_answers), u32 connect_s, u32 first_byte_s, u32 idle_s, u32 total_s, u8     \
+       streaming, [str model]n]n, [str profile, str image]n, [struct br_adapter_terms]n */         \
     X(SCRIPT_CONFIGURED, 0x0222)                                                                   \
     /* bridled -> script (purpose config): what is this adapter, for this profile? str adapter     \
        (ID@REVISION), str profile, str path of its adapter.lua (""), blob its text ("" for the     \
@@ -143,8 +143,8 @@
     X(SCRIPT_MANIFEST, 0x0225)                                                                     \
     /* str adapter (ID@REVISION), str profile; both "": none */                                    \
     X(SCRIPT_DECLARED, 0x0226)                                                                     \
-    /* bridled -> broker: str run_id, str model, str route, struct br_lease (see br_lease_put);    \
-       fds: session, egress */                                                                     \
+    /* bridled -> broker: str run_id, str model, struct br_lease (see br_lease_put); fds: session, \
+       egress, and the page of the account (see account.h; absent: it is nowhere) */               \
     X(BROKER_START, 0x0230)                                                                        \
     /* session -> bridled, once, after INIT_READY brought it: fd: the socket on which a guest's    \
        requests to its provider arrive. bridled passes it on as BROKER_LISTEN */                   \
@@ -345,8 +345,6 @@
     X(GUEST_RESPONSE, 0x0809)                                                                      \
     /* broker -> session: a guest's request was refused; nothing was sent. u32 code, str text */   \
     X(GUEST_REFUSED, 0x080a)                                                                       \
-    /* session -> broker: what the provider says was used. u64 prompt, u64 completion tokens */    \
-    X(PROV_SETTLE, 0x0806)                                                                         \
                                                                                                    \
     /* ---- bridled -> standing bridled, on the socket `control` of the state directory ---- */    \
     /* a session begins. str run_id. The sender keeps the connection as long as it runs */         \

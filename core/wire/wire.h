@@ -47,6 +47,9 @@ int br_msg_take_fd(struct br_msg *m);
  * case). -BR_E_PEER_PROTOCOL if it is malformed or larger than max.
  */
 int br_msg_blob(struct br_msg *m, size_t max, struct br_buf *out, struct br_err *err);
+/* The same without a copy, of one that is inside of the message: valid as long as it is. NULL if
+ * there is none. */
+const void *br_msg_blob_view(struct br_msg *m, size_t *n);
 
 struct br_chan;
 /* 0 to go on, or a negative code, which br_chan_dispatch() returns. */
@@ -124,6 +127,12 @@ void br_out_blob(struct br_out *o, const void *p, size_t n);
 #define BR_CHAN_IN_FLIGHT_MS 2000u
 int br_chan_send(struct br_chan *c, enum br_msg_type type, uint64_t id, const struct br_out *o,
                  struct br_err *err);
+
+/* The same for a payload of one blob inside of the message, which is not copied; n is at most
+ * BR_BYTES_MAX. */
+#define BR_BYTES_MAX (BR_MSG_MAX - 5u)
+int br_chan_send_bytes(struct br_chan *c, enum br_msg_type type, uint64_t id, const void *p,
+                       size_t n, struct br_err *err);
 
 /* A SEQPACKET pair, both ends close-on-exec; 0 or -1 and errno. */
 int br_chan_pair(int fds[2]);

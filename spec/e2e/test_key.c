@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -38,6 +40,12 @@ static unsigned expect_not_stored(const struct e2e *t, const char *text)
         snprintf(path, sizeof(path), "%.200s/%s", dir, e->d_name);
         BR_CLEANUP_FILE FILE *f = fopen(path, "re");
         assert_non_null(f);
+        struct stat st;
+        if (fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode)) {
+            assert_string_equal(e->d_name, "accounts"); /* each is gone with its run */
+            assert_int_equal(rmdir(path), 0);
+            continue;
+        }
         BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(64u << 20);
         assert_int_equal(br_read_all(fileno(f), &b, path, NULL), 0);
         if (has(b.data, b.len, text))
