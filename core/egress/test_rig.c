@@ -355,6 +355,9 @@ bool eg_count(pid_t pid, const char *text, unsigned *hidden, unsigned *elsewhere
     snprintf(path, sizeof(path), "/proc/%d/smaps", (int)pid);
     BR_CLEANUP_FILE FILE *f = fopen(path, "re");
     *hidden = *elsewhere = 0;
+#ifdef BR_SANITIZED
+    return false; /* its runtime keeps copies of its own */
+#endif
     if (mem < 0 || !f)
         return false;
     while (fgets(line, sizeof(line), f)) {
