@@ -281,8 +281,10 @@ static bool view_own(struct br_cli_view *v, const char *type, json_t *data)
         on_message(v, "policy", data);
     } else if (strcmp(type, "bridle.exec") == 0) {
         v->progress_bytes = view_u64(data, "stdoutBytes") + view_u64(data, "stderrBytes");
+    } else if (strcmp(type, "bridle.provider.refused") == 0) {
+        on_message(v, "model", data);
     } else {
-        return false;
+        return view_harness(v, type, data);
     }
     return true;
 }

@@ -56,6 +56,8 @@ void view_asks(struct br_cli_view *v, const json_t *data);
 void view_resolved(struct br_cli_view *v, const json_t *event, const json_t *data);
 void view_grant(struct br_cli_view *v, const json_t *data);
 void view_tool_result(struct br_cli_view *v, const json_t *data);
+/* bridle.harness.*; false: it is none of them. */
+bool view_harness(struct br_cli_view *v, const char *type, const json_t *data);
 /* Of a bridle.launch event. */
 void view_receipt(struct br_cli_view *v, const json_t *data);
 void view_run_header(struct br_cli_view *v, const json_t *data);
