@@ -23,12 +23,13 @@ struct br_base_head {
 
 /* What it was in the workspace when it was copied. */
 struct br_base_entry {
-    char type; /* 'f', 'd', 'l' */
+    char type; /* 'f', 'd', 'l'; 'm': something was mounted there, and an empty directory is */
     uint8_t zero;
     uint16_t path_len; /* bytes behind this; no NUL */
     uint32_t mode;
     uint64_t ino, size;
     int64_t mtime_ns, ctime_ns;
+    uint64_t copy_ino; /* of the copy in the lease; 0: not known */
 };
 
 #endif

@@ -125,11 +125,15 @@ static int write_records(struct copy *k)
     return 0;
 }
 
-static int record(struct copy *k, char type, const struct stat *st)
+/* `to`: a descriptor of the copy, or, with a name, the directory that it is in. */
+static int record(struct copy *k, char type, const struct stat *st, int to, const char *name)
 {
     size_t n = strlen(k->path);
+    struct stat copied = {.st_ino = 0};
     if (k->base < 0 || k->full || n == 0)
         return 0;
+    if (fstatat(to, name, &copied, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) < 0)
+        return failed(k, "recorded");
     const struct br_base_entry e = {
         .type = type,
         .path_len = (uint16_t)n,
@@ -137,7 +141,8 @@ static int record(struct copy *k, char type, const struct stat *st)
         .ino = st->st_ino,
         .size = (uint64_t)st->st_size,
         .mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
-        .ctime_ns = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec};
+        .ctime_ns = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec,
+        .copy_ino = copied.st_ino};
     int r = records_len + sizeof(e) + n > sizeof(records) ? write_records(k) : 0;
     memcpy(records + records_len, &e, sizeof(e));
     memcpy(records + records_len + sizeof(e), k->path, n);
@@ -266,7 +271,7 @@ static int copy_file(struct copy *k, const struct level *l, const char *name)
     times_of(&st, times);
     if (fchmod(out, st.st_mode & MODES) < 0 || futimens(out, times) < 0)
         return failed(k, "written");
-    return record(k, 'f', &st);
+    return record(k, 'f', &st, out, "");
 }
 
 static int copy_link(struct copy *k, const struct level *l, const char *name, const struct stat *st)
@@ -281,7 +286,7 @@ static int copy_link(struct copy *k, const struct level *l, const char *name, co
     k->c->bytes += n < 60 ? 0 : BR_LEASE_BLOCK;
     if (!k->full && br_sys_symlink(target, l->to, name) < 0 && !out_of_room(k))
         return failed(k, "written");
-    return record(k, 'l', st);
+    return record(k, 'l', st, l->to, name);
 }
 
 /* ---- directories ---- */
@@ -298,7 +303,8 @@ static int enter(struct copy *k, int from, int to, const struct stat *st)
     return 0;
 }
 
-static int enter_dir(struct copy *k, const struct level *l, const char *name)
+static int enter_dir(struct copy *k, const struct level *l, const char *name,
+                     const struct stat *outer)
 {
     struct stat st;
     BR_CLEANUP_FD int from = open_in(l->from, name, O_RDONLY | O_DIRECTORY);
@@ -306,7 +312,7 @@ static int enter_dir(struct copy *k, const struct level *l, const char *name)
         k->c->left_out++; /* something is mounted there: an empty directory in its place */
         if (!k->full && br_sys_mkdir(l->to, name, 0755) < 0 && !out_of_room(k))
             return failed(k, "made");
-        return 0;
+        return record(k, 'm', outer, l->to, name);
     }
     if (from < 0 || fstat(from, &st) < 0)
         return failed(k, "read");
@@ -323,7 +329,7 @@ static int enter_dir(struct copy *k, const struct level *l, const char *name)
         if (made == 0 && (to = open_in(l->to, name, O_RDONLY | O_DIRECTORY)) < 0)
             return failed(k, "made");
     }
-    int r = record(k, 'd', &st);
+    int r = record(k, 'd', &st, to, "");
     return r < 0 ? r : enter(k, br_steal_fd(&from), br_steal_fd(&to), &st);
 }
 
@@ -355,7 +361,8 @@ static int copy_entry(struct copy *k, const char *name)
     if (fstatat(l->from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : failed(k, "read"); /* it has gone meanwhile */
     if (S_ISDIR(st.st_mode))
-        return k->inodes_max && k->inodes >= k->inodes_max ? too_many(k) : enter_dir(k, l, name);
+        return k->inodes_max && k->inodes >= k->inodes_max ? too_many(k)
+                                                           : enter_dir(k, l, name, &st);
     if (k->inodes_max && (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)))
         return ++k->inodes > k->inodes_max ? too_many(k) : 0;
     if (S_ISREG(st.st_mode))

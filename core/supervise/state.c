@@ -53,7 +53,7 @@ static int kept_row(int leases, const char *id, const char *text, struct br_stat
     kept_name(id, KEPT_JOURNAL, name);
     BR_CLEANUP_FD int journal =
         leases >= 0 ? br_open_beneath(leases, name, O_RDONLY | O_NONBLOCK, 0) : -1;
-    w->interrupted = journal >= 0;
+    w->interrupted = journal >= 0 && br_journal_pending(journal);
     return 0;
 }
 
