@@ -4,7 +4,7 @@
 # them. bridle-bench is not: it measures a build, against programs that are made for measuring.
 include(GNUInstallDirs)
 set(programs bridle bridled bridle-audit bridle-broker bridle-egress bridle-image bridle-init
-             bridle-launch bridle-script bridle-scripted bridle-session
+             bridle-launch bridle-promote bridle-script bridle-scripted bridle-session
              bridle-selftest bridle-attack bridle-launch-weak bridle-init-weak)
 foreach(program ${programs})
   if(TARGET ${program})

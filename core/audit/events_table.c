@@ -89,7 +89,7 @@ FIELDS(error_event) {
     ID("code"), MESSAGE, BOOL_OPT("retryable"), END};
 
 FIELDS(bridle_run) {
-    ID("runId"), ENUM("mode", "run|exec"), TEXT("goal", 0, BR_GOAL_MAX),
+    ID("runId"), ENUM("mode", "run|exec|promote"), TEXT("goal", 0, BR_GOAL_MAX),
     TEXT("model", 0, BR_NAME_MAX), BOOL("scripted"), TEXT("workspace", 1, BR_PATH_MAX),
     TEXT("policy", 0, BR_PATH_MAX), TEXT_OPT("manifest", 0, BR_PATH_MAX),
     TEXT("tableSha256", 64, 64), INT("rules", 0, BR_RULES_MAX),
@@ -179,6 +179,12 @@ FIELDS(bridle_notice) {
     ID("code"), MESSAGE, END};
 FIELDS(bridle_policy_error) {
     ID("code"), MESSAGE, TEXT_OPT("file", 0, BR_PATH_MAX), COUNT_OPT("line"), END};
+FIELDS(surface_change) {
+    TEXT("change", 1, 8192), END};
+FIELDS(bridle_promote) {
+    ID("runId"), TEXT("workspace", 1, BR_PATH_MAX), ENUM("status", "promoted|refused|recovered"),
+    COUNT("added"), COUNT("modified"), COUNT("removed"), COUNT("skipped"),
+    LIST("surface", surface_change, 64), COUNT("surfaceMore"), NOTE_OPT("note"), END};
 FIELDS(bridle_exec) {
     ID("progress"), COUNT("stdoutBytes"), COUNT("stderrBytes"), COUNT("elapsedMs"), END};
 /* clang-format on */
@@ -215,6 +221,7 @@ static const struct event_type types[] = {
     {"bridle.harness.result", bridle_harness_result, false},
     {"bridle.provider.account", bridle_provider_account, false},
     {"bridle.workspace", bridle_workspace, false},
+    {"bridle.promote", bridle_promote, false},
     {"bridle.notice", bridle_notice, false},
     {"bridle.policy.error", bridle_policy_error, false},
     {"bridle.exec", bridle_exec, false},

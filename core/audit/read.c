@@ -78,6 +78,22 @@ static int read_list(struct audit *a, struct br_err *err)
     }
 }
 
+/* The rows of later runs that are promotions of this one. */
+static int read_linked(struct audit *a, const struct br_store_info *of, struct br_err *err)
+{
+    char goal[BR_ID_MAX + 16];
+    struct br_store_info info = {.id = of->id};
+    snprintf(goal, sizeof(goal), "promote %s", of->run_id);
+    for (;;) {
+        int r = br_store_next_run(a->rec.store, info.id, false, &info, err);
+        if (r <= 0)
+            return r;
+        if (strcmp(info.goal, goal) == 0 && strcmp(info.model, "none") == 0 &&
+            (r = send_info(a, &info, err)) < 0)
+            return r;
+    }
+}
+
 static int read_one(struct audit *a, struct br_err *err)
 {
     struct br_store_info info;
@@ -93,7 +109,7 @@ static int read_one(struct audit *a, struct br_err *err)
         br_buf_reset(&body);
         r = br_store_next_event(a->rec.store, &run, &body, err);
         if (r <= 0)
-            return r;
+            return r < 0 ? r : read_linked(a, &info, err);
         BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
         br_buf_put_u64(&o.buf, run.rows);
         br_out_blob(&o, body.data, body.len);

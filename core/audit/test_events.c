@@ -211,7 +211,7 @@ static void test_enums(void **state)
         {12, "metric", "tokens|tool_calls"},
         {13, "status", "passed|failed|blocked"},
         {14, "status", "completed|failed|canceled|budget_exceeded"},
-        {16, "mode", "run|exec"},
+        {16, "mode", "run|exec|promote"},
         {17, "kind", "agent"},
         {18, "effect", "allow|ask|deny"},
         {19, "network", "none|enabled"},

@@ -13,6 +13,7 @@
 #include <signal.h>
 
 #include "base/base.h"
+#include "promote/row.h"
 #include "wire/types.h"
 #include "wire/wire.h"
 
@@ -100,7 +101,7 @@ void br_cli_help(const struct br_cli_verb *verb);
 
 br_cli_verb_fn br_cli_run, br_cli_exec, br_cli_plan, br_cli_activate, br_cli_validate, br_cli_show,
     br_cli_doctor, br_cli_demo, br_cli_bench, br_cli_selftest, br_cli_image, br_cli_policy,
-    br_cli_repl, br_cli_state, br_cli_help_verb;
+    br_cli_repl, br_cli_state, br_cli_promote, br_cli_help_verb;
 
 /* policy.c: behind `why process.exec` everything is the command. */
 bool br_cli_policy_words(char *const *operands, unsigned n);
@@ -149,6 +150,13 @@ struct br_cli_lease {
     uint64_t bytes, allocated, seconds; /* when it was changed, since the epoch */
 };
 
+/* What a promotion comes to. */
+struct br_cli_promotion {
+    char run_id[BR_ID_MAX], workspace[BR_PATH_MAX];
+    uint32_t changes, conflicts, refused, skipped;
+    uint8_t recovered; /* as in PROMOTE_PLANNED */
+};
+
 /* What a verb wants to hear of; every member may be NULL. A negative return ends the connection. */
 struct br_cli_hooks {
     int (*started)(void *ctx, const char *run_id, const char *model, bool scripted);
@@ -165,6 +173,8 @@ struct br_cli_hooks {
     /* one bundle of a standing bridled */
     int (*policy)(void *ctx, const struct br_policy_row *row);
     int (*leased)(void *ctx, const struct br_cli_lease *lease);
+    int (*promote_row)(void *ctx, const struct br_promote_row *row, const struct br_buf *diff);
+    int (*promote_plan)(void *ctx, const struct br_cli_promotion *p);
     /* one session, or one kept workspace */
     int (*state)(void *ctx, const struct br_state_row *row);
     /* the session refused an answer (it was resolved before) */
@@ -323,6 +333,7 @@ struct br_cli_foreground {
     char *const *argv;
     unsigned argc;
     bool json;
+    bool yes; /* every question is answered with yes, once; mode promote only */
     uint32_t wall_seconds;
 };
 /* Reads the operator's files, runs, shows; returns the exit code. */
@@ -363,6 +374,17 @@ void br_cli_report_put(struct br_cli_view *v, const char *title, const json_t *r
 /* Try a profile and keep the evidence; the report names, in "offers", profiles that would work. */
 int br_cli_activation(const struct br_cli_args *a, const char *profile, struct br_cli_report *rep,
                       struct br_err *err);
+
+/* ---- promote (promote.c) ----------------------------------------------------------------------
+ */
+
+void br_cli_promote_row(struct br_cli_view *v, const struct br_promote_row *w,
+                        const struct br_buf *diff);
+void br_cli_promote_row_json(struct br_buf *b, const struct br_promote_row *w,
+                             const struct br_buf *diff);
+void br_cli_promote_plan(struct br_cli_view *v, const struct br_cli_promotion *p);
+/* Of a bridle.promote event. */
+void br_cli_promote_receipt(struct br_cli_view *v, const json_t *data);
 
 /* ---- doctor --delegate (delegate.c) --------------------------------------------------------- */
 

@@ -38,6 +38,8 @@ static int on_activated(struct br_chan *ch, struct br_msg *m, void *ctx, struct 
 static int on_leased(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_policy(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_state_row(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
+static int on_promote_row(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
+static int on_promote_plan(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_state_row(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct br_cli_client *c = ctx;
@@ -65,6 +67,8 @@ static const struct br_msg_rule ctl_rules[] = {
     {BR_MSG_CTL_POLICY, BR_PERMIT, 40, BR_MSG_MAX, 0, 0, on_policy},
     {BR_MSG_CTL_PROBED, BR_PERMIT | BR_ONCE, 4, BR_MSG_MAX, 0, 0, on_probed},
     {BR_MSG_CTL_STATE_ROW, BR_PERMIT, 40, BR_MSG_MAX, 0, 0, on_state_row},
+    {BR_MSG_CTL_PROMOTE_ROW, BR_PERMIT, 40, BR_MSG_MAX, 0, 1, on_promote_row},
+    {BR_MSG_CTL_PROMOTE_PLAN, BR_PERMIT | BR_ONCE, 25, 8192, 0, 0, on_promote_plan},
 };
 static const struct br_msg_rule audit_rules[] = {
     {BR_MSG_EVENT, BR_PERMIT, 13, BR_MSG_MAX, 0, 1, on_event},
@@ -225,6 +229,36 @@ static int on_policy(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_
     if (br_rd_done(&m->rd) < 0)
         return br_err_set(err, BR_E_PEER_PROTOCOL, "'bridled' sent a malformed CTL_POLICY");
     return c->hooks->policy ? c->hooks->policy(c->ctx, row) : 0;
+}
+
+static int on_promote_row(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    static struct br_promote_row row;
+    struct br_cli_client *c = ctx;
+    BR_CLEANUP_BUF struct br_buf diff = BR_BUF_INIT(0);
+    (void)ch;
+    br_promote_row_get(&m->rd, &row);
+    int r = br_msg_blob(m, BR_BLOB_MAX, &diff, err);
+    if (r < 0 || br_rd_done(&m->rd) < 0)
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "'bridled' sent a malformed CTL_PROMOTE_ROW");
+    return c->hooks->promote_row ? c->hooks->promote_row(c->ctx, &row, &diff) : 0;
+}
+
+static int on_promote_plan(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    static struct br_cli_promotion p;
+    struct br_cli_client *c = ctx;
+    (void)ch;
+    br_rd_str(&m->rd, p.run_id, sizeof(p.run_id));
+    br_rd_str(&m->rd, p.workspace, sizeof(p.workspace));
+    p.changes = br_rd_u32(&m->rd);
+    p.conflicts = br_rd_u32(&m->rd);
+    p.refused = br_rd_u32(&m->rd);
+    p.skipped = br_rd_u32(&m->rd);
+    p.recovered = br_rd_u8(&m->rd);
+    if (br_rd_done(&m->rd) < 0)
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "'bridled' sent a malformed CTL_PROMOTE_PLAN");
+    return c->hooks->promote_plan ? c->hooks->promote_plan(c->ctx, &p) : 0;
 }
 
 static int on_event(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err)

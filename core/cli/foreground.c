@@ -120,6 +120,11 @@ static void put_question(struct fg *g)
         deny_all(g, g->canceling ? "the run was canceled" : "there was no terminal to ask at");
         return;
     }
+    if (g->f->yes) { /* the operator's word, on the command line */
+        while (g->nasks)
+            br_cli_client_answer(&g->client, g->asks[--g->nasks].id, BR_SCOPE_ONCE, "--yes");
+        return;
+    }
     if (g->each && g->group > 1)
         br_cli_view_question(&g->view, g->asks[0].id, g->group - g->nasks + 1, g->group);
     if (g->view.out.failed) { /* it cannot be shown again */
@@ -385,15 +390,45 @@ static int on_tick(void *ctx, struct br_err *err)
     return 0;
 }
 
-static const struct br_cli_hooks hooks = {
-    .event = on_event, .refused = on_refused, .canceling = on_canceling};
+/* A promotion: what it would change, before anything is asked. */
+static int on_promote_row(void *ctx, const struct br_promote_row *row, const struct br_buf *diff)
+{
+    struct fg *g = ctx;
+    if (g->f->json) {
+        BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_VIEW_MAX);
+        br_cli_promote_row_json(&b, row, diff);
+        br_cli_term_write(&g->term, b.data, b.len);
+    } else {
+        br_cli_promote_row(&g->view, row, diff);
+        flush_view(g);
+    }
+    check_output(g);
+    return 0;
+}
+
+static int on_promote_plan(void *ctx, const struct br_cli_promotion *p)
+{
+    struct fg *g = ctx;
+    if (!g->f->json) {
+        br_cli_promote_plan(&g->view, p);
+        flush_view(g);
+    }
+    check_output(g);
+    return 0;
+}
+
+static const struct br_cli_hooks hooks = {.event = on_event,
+                                          .refused = on_refused,
+                                          .canceling = on_canceling,
+                                          .promote_row = on_promote_row,
+                                          .promote_plan = on_promote_plan};
 
 static void setup_terminal(struct fg *g)
 {
     bool exec = g->f->mode == BR_RUN_EXEC;
     br_cli_term_init(&g->term, STDIN_FILENO, exec && !g->f->json ? STDERR_FILENO : STDOUT_FILENO);
     br_cli_term_init(&g->asker, STDIN_FILENO, exec || g->f->json ? STDERR_FILENO : STDOUT_FILENO);
-    g->can_ask = g->asker.tty_in && g->asker.tty_out;
+    g->can_ask = g->f->yes || (g->asker.tty_in && g->asker.tty_out);
     const struct br_cli_term *t = g->f->json ? &g->asker : &g->term;
     br_cli_view_init(&g->view, t->colour, t->width);
     g->view.exec = exec;

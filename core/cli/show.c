@@ -71,6 +71,18 @@ static void put_row(struct showing *s, const struct br_cli_row *row)
     br_buf_printf(&v->out, "\n");
 }
 
+/* Behind the record of one run: a later one that promotes it. */
+static void put_promotion(struct showing *s, const struct br_cli_row *row)
+{
+    struct br_cli_view *v = &s->view;
+    const char *status = row->status[0] ? row->status : "running";
+    br_buf_printf(&v->out, "\npromotion ");
+    view_word(v, strcmp(status, "completed") == 0 ? VIEW_GREEN : VIEW_YELLOW, status, 12);
+    br_buf_printf(&v->out, "bridle show ");
+    br_cli_put_line(&v->out, row->run_id, strlen(row->run_id), 48);
+    br_buf_printf(&v->out, "\n");
+}
+
 static int on_row(void *ctx, const struct br_cli_row *row)
 {
     struct showing *s = ctx;
@@ -85,7 +97,10 @@ static int on_row(void *ctx, const struct br_cli_row *row)
         br_buf_put_u8(&b, '\n');
         return print(s, &b);
     }
-    put_row(s, row);
+    if (s->list || s->nrows == 1)
+        put_row(s, row);
+    else
+        put_promotion(s, row);
     int r = print(s, &s->view.out);
     br_buf_reset(&s->view.out);
     return r;

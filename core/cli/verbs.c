@@ -200,6 +200,28 @@ const struct br_cli_verb br_cli_verbs[] = {
         .run = br_cli_show,
     },
     {
+        .name = "promote",
+        .synopsis = "[options] RUN",
+        .summary = "bring what a run changed in its copy back to the workspace",
+        .details =
+            "Shows what RUN (an id, the beginning of one, or 'last') changed in its copy of\n"
+            "the workspace, and what of that may be executed later; asks; and applies all of\n"
+            "it or nothing. What was changed in the workspace since the run began is a\n"
+            "conflict, and nothing is applied.",
+        .opts = {OPT_POLICY,
+                 {"yes", 'y', NULL, "answer the question with yes", BR_COMPLETE_NONE},
+                 {"dry-run", 'n', NULL, "show it; ask and change nothing", BR_COMPLETE_NONE},
+                 {"git", 0, NULL, "with a repository's own files (.git)", BR_COMPLETE_NONE},
+                 {"skip", 0, "PATH", "leave this out, and what is below (may be repeated)",
+                  BR_COMPLETE_FILE, .many = true},
+                 {"recover", 0, NULL, "only finish one that was interrupted", BR_COMPLETE_NONE},
+                 OPT_JSON("print changes and events as JSON, one a line")},
+        .operands_min = 1,
+        .operands_max = 1,
+        .complete = BR_COMPLETE_NONE,
+        .run = br_cli_promote,
+    },
+    {
         .name = "state",
         .synopsis = "[options] list | purge ID | purge --expired | purge --all",
         .summary = "what runs have left: sessions, and workspaces to promote",

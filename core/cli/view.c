@@ -275,6 +275,8 @@ static bool view_own(struct br_cli_view *v, const char *type, json_t *data)
     } else if (strcmp(type, "bridle.workspace") == 0) {
         json_decref(v->changes);
         v->changes = json_incref(data);
+    } else if (strcmp(type, "bridle.promote") == 0) {
+        br_cli_promote_receipt(v, data);
     } else if (strcmp(type, "bridle.notice") == 0) {
         on_message(v, "note", data);
     } else if (strcmp(type, "bridle.policy.error") == 0) {

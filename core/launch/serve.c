@@ -34,7 +34,8 @@ struct launcher {
     bool running;
     uint64_t plan_id;
     int idle_timer;
-    int state_fd; /* the state directory, or -1 */
+    int state_fd;         /* the state directory, or -1 */
+    struct br_kept *kept; /* the lease of an ended run, mounted; or NULL */
 };
 
 /* bridle-init, or the one that goes with a weakened sandbox */
@@ -280,6 +281,26 @@ static int on_resolve(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
     return r;
 }
 
+static int on_lease(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct launcher *l = ctx;
+    struct br_err why = {.code = BR_OK};
+    char run_id[BR_ID_MAX];
+    int mount = -1;
+    br_rd_str(&m->rd, run_id, sizeof(run_id));
+    uint32_t uid = br_rd_u32(&m->rd), gid = br_rd_u32(&m->rd);
+    if (br_rd_done(&m->rd) < 0 || l->kept)
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "a request for a lease is malformed");
+    l->plan_id = m->id;
+    int r = l->host ? br_kept_open(&l->kept, l->host, run_id, uid, gid, &mount, &why)
+                    : (why = l->host_err, -(int)why.code);
+    if (r < 0)
+        return send_refused(l, &why, err);
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_out_fd(&o, mount, true);
+    return br_chan_send(c, BR_MSG_LAUNCH_LEASED, m->id, &o, err);
+}
+
 static int on_kill(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct launcher *l = ctx;
@@ -308,6 +329,10 @@ static const struct br_msg_rule rules[] = {
     {BR_MSG_LAUNCH_CONFIG, BR_PERMIT | BR_ONCE, 0, 0, 1, 1, on_config},
     /* looks, and changes nothing */
     {BR_MSG_LAUNCH_RESOLVE, BR_PERMIT, 1, BR_MSG_MAX, 1, 1, on_resolve},
+    /* root mounts a file system that a sandbox wrote: safe for a compromised caller because it is
+     * one of the lease root, by a name without '/', read-only, without set-id, devices and
+     * programs, and detached */
+    {BR_MSG_LAUNCH_LEASE, BR_PERMIT | BR_ONCE, 13, 256, 0, 0, on_lease},
     /* can only end what the caller started */
     {BR_MSG_LAUNCH_KILL, BR_PERMIT, 0, 0, 0, 0, on_kill},
     /* changes nothing */
@@ -359,6 +384,7 @@ int br_launch_serve(int fd, const struct br_host_config *base)
     if (r < 0)
         br_log(BR_LOG_ERROR, "%s", err.code ? err.text : br_code_name(r));
     br_box_free(&l.box);
+    br_kept_close(&l.kept);
     br_host_close(&l.host);
     br_close(&l.init_fd);
     br_close(&l.state_fd);

@@ -22,7 +22,8 @@
 
 uint64_t br_lease_attrs(const struct br_disk_lease *d)
 {
-    return MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (d->noexec ? MOUNT_ATTR_NOEXEC : 0);
+    return MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (d->noexec ? MOUNT_ATTR_NOEXEC : 0) |
+           (d->read_only ? MOUNT_ATTR_RDONLY : 0);
 }
 
 int br_lease_root_open(const struct br_host *h, struct br_err *err)

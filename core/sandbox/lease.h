@@ -34,6 +34,7 @@ struct br_disk_lease {
     uint64_t copied_ns;   /* when that was; 0: it did not come to its end */
     int mount;            /* O_PATH of its root; owned */
     int image;            /* ext4: the image; owned */
+    bool read_only;       /* ext4: nothing is written to it */
     int loop;             /* ext4: number of the loop device while attached, else -1 */
     struct br_lease_stat stat;
 };

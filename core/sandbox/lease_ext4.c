@@ -149,18 +149,19 @@ int br_lease_ext4_format(int fd, uint64_t bytes, uint64_t *inodes, struct br_err
 /* ---- the loop device ---- */
 
 /* The next free device, ours; -1 and errno. EBUSY: somebody else was faster. */
-static int try_loop(int ctl, int image, int *number)
+static int try_loop(int ctl, int image, bool read_only, int *number)
 {
     char path[32];
     struct stat st;
-    struct loop_config cfg = {.fd = (uint32_t)image,
-                              .block_size = BR_LEASE_BLOCK,
-                              .info = {.lo_flags = LO_FLAGS_AUTOCLEAR}};
+    struct loop_config cfg = {
+        .fd = (uint32_t)image,
+        .block_size = BR_LEASE_BLOCK,
+        .info = {.lo_flags = LO_FLAGS_AUTOCLEAR | (read_only ? LO_FLAGS_READ_ONLY : 0)}};
     int n = br_sys_loop(ctl, LOOP_CTL_GET_FREE, 0);
     if (n < 0)
         return -1;
     snprintf(path, sizeof(path), "/dev/loop%d", n);
-    BR_CLEANUP_FD int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    BR_CLEANUP_FD int fd = open(path, (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 || fstat(fd, &st) < 0)
         return -1;
     if (!S_ISBLK(st.st_mode) || major(st.st_rdev) != LOOP_MAJOR_) {
@@ -179,7 +180,7 @@ static int attach_loop(struct br_disk_lease *d, struct br_err *err)
     int fd = -1;
     errno = EBUSY;
     for (int i = 0; fd < 0 && ctl >= 0 && errno == EBUSY && i < LOOP_TRIES; i++)
-        fd = try_loop(ctl, d->image, &d->loop);
+        fd = try_loop(ctl, d->image, d->read_only, &d->loop);
     if (fd < 0)
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                             "no loop device could be had for a lease; nothing was started. See "
@@ -260,6 +261,7 @@ int br_lease_ext4_mount(struct br_disk_lease *d, int userns, struct br_err *err)
         br_sys_fsconfig(fs, FSCONFIG_SET_FLAG, "noinit_itable", NULL) < 0 ||
         br_sys_fsconfig(fs, FSCONFIG_SET_STRING, "errors", "remount-ro") < 0 ||
         /* what dies with the run need not reach the disk */
+        (d->read_only && br_sys_fsconfig(fs, FSCONFIG_SET_FLAG, "ro", NULL) < 0) ||
         (d->unnamed && br_sys_fsconfig(fs, FSCONFIG_SET_FLAG, "nobarrier", NULL) < 0) ||
         br_sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL) < 0)
         return mount_failed("fsconfig", err);
@@ -267,7 +269,8 @@ int br_lease_ext4_mount(struct br_disk_lease *d, int userns, struct br_err *err)
     if (d->mount < 0)
         return mount_failed("fsmount", err);
     /* before the owners are mapped, in which root has no place. e2fsck makes it again if needed */
-    if (unlinkat(d->mount, "lost+found", AT_REMOVEDIR) < 0 && errno != ENOENT && errno != ENOTEMPTY)
+    if (!d->read_only && unlinkat(d->mount, "lost+found", AT_REMOVEDIR) < 0 && errno != ENOENT &&
+        errno != ENOTEMPTY)
         return mount_failed("lost+found", err);
     if (userns >= 0 && br_sys_mount_setattr(d->mount, "", AT_EMPTY_PATH, &map) < 0)
         return mount_failed("idmapped mount", err);

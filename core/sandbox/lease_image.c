@@ -400,6 +400,38 @@ int br_lease_image_state(struct br_disk_lease *d, int root, const char *state, s
     return 0;
 }
 
+/* ---- the workspace lease of an ended run ---- */
+
+int br_lease_image_ended(struct br_disk_lease *d, int root, const char *run_id, struct br_err *err)
+{
+    char image[BR_LEASE_NAME_MAX], base[BR_LEASE_NAME_MAX];
+    struct br_lease_super s = {0};
+    struct stat st;
+    br_lease_keep_names(run_id, image, base);
+    int r = fstatat(root, image, &st, AT_SYMLINK_NOFOLLOW);
+    BR_CLEANUP_FD int fd = r < 0 ? -1 : open_file(root, image, (uint64_t)st.st_size, &s, err);
+    if (r < 0 || fd == 0)
+        return br_err_set(err, BR_E_NOT_FOUND,
+                          "the workspace of the run '%s' is not there any more", run_id);
+    if (fd < 0)
+        return fd;
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return br_err_set(
+            err, BR_E_IN_USE,
+            "the workspace of the run '%s' is in use, by the run itself or by another "
+            "promotion; nothing was promoted. Wait for its end",
+            run_id);
+    r = br_lease_super_read(fd, &s) < 0 ? -1 : s.clean ? 0 : repair(fd, image, &s, err);
+    if (r < 0)
+        return err && err->code ? r
+                                : br_err_set(err, BR_E_INVALID_CONFIG,
+                                             "'leases/%s' is no file system of a lease", image);
+    d->quota = (struct br_quota){BR_QUOTA_EXT4, (uint64_t)st.st_size, s.inodes};
+    d->inodes = s.inodes;
+    d->image = br_steal_fd(&fd);
+    return 0;
+}
+
 /* ---- the sweep ---- */
 
 unsigned br_leases_sweep(const struct br_host *h)

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "sandbox/lease_priv.h"
+#include "sandbox/sandbox.h"
 #include "sandbox/sys.h"
 
 /* A copy has at most 100 levels; what is deeper was made by the run. */
@@ -122,4 +124,50 @@ int br_lease_keep(struct br_disk_lease *d, bool keep, struct br_err *err)
     if (unlinkat(d->root, image, 0) < 0 && errno != ENOENT)
         r = -1;
     return r < 0 ? br_err_errno(err, BR_E_FAILED, "'leases/%s' could not be removed", image) : 0;
+}
+
+/* ---- and later ---- */
+
+struct br_kept {
+    struct br_leases leases;
+};
+
+int br_kept_open(struct br_kept **out, struct br_host *h, const char *run_id, unsigned uid,
+                 unsigned gid, int *mount, struct br_err *err)
+{
+    static const char letters[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
+    const struct br_who who = {.uid = uid, .gid = gid};
+    *out = NULL;
+    if (!run_id[0] || strspn(run_id, letters) != strlen(run_id))
+        return br_err_set(err, BR_E_NOT_FOUND, "that is no id of a run; nothing was promoted");
+    struct br_kept *k = calloc(1, sizeof(*k));
+    if (!k)
+        return br_err_set(err, BR_E_NOMEM, "no memory for a lease");
+    br_leases_init(&k->leases);
+    struct br_disk_lease *d = &k->leases.disks[BR_DISK_WORKSPACE];
+    d->read_only = d->noexec = true;
+    int r = br_lease_ext4_possible(h, err);
+    int userns = r < 0 ? r : br_idmap_leases(h, &who, err);
+    BR_CLEANUP_FD int root = userns < 0 ? userns : br_lease_root_open(h, err);
+    r = root < 0 ? root : br_lease_image_ended(d, root, run_id, err);
+    if (r == 0)
+        r = br_lease_ext4_mount(d, userns, err);
+    if (r == 0 && (*mount = openat(d->mount, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+        r = br_err_errno(err, BR_E_FAILED, "the lease of the run could not be opened");
+    /* it is mounted as long as the caller has it */
+    br_close(&d->mount);
+    if (r < 0)
+        br_kept_close(&k);
+    *out = k;
+    return r;
+}
+
+void br_kept_close(struct br_kept **k)
+{
+    if (!*k)
+        return;
+    struct br_err err;
+    (void)br_leases_close(&(*k)->leases, &err);
+    free(*k);
+    *k = NULL;
 }

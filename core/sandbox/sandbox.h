@@ -41,6 +41,15 @@ unsigned br_host_swept(const struct br_host *h);
  * Where images and leases are (the state directory, or -1); h keeps a copy.
  */
 int br_host_set_state(struct br_host *h, int state_fd, struct br_err *err);
+/*
+ * Mount the workspace lease that an ended run has left (see br_plan.keep), read-only, with uid and
+ * gid in the place of the sandbox's. *mount is the caller's; the image stays locked until
+ * br_kept_close(). -BR_E_NOT_FOUND, -BR_E_IN_USE, -BR_E_REQUIREMENT_MISSING.
+ */
+struct br_kept;
+int br_kept_open(struct br_kept **out, struct br_host *h, const char *run_id, unsigned uid,
+                 unsigned gid, int *mount, struct br_err *err);
+void br_kept_close(struct br_kept **k);
 /* Remove what dead launchers left in `leases/` of the state directory; returns how many files. */
 unsigned br_host_sweep_leases(const struct br_host *h);
 /*

@@ -60,9 +60,11 @@ static int record_run(struct session *s)
     else if (s->mode == BR_RUN_AGENT && task_goal)
         br_buf_put(&goal, task_goal, strlen(task_goal));
     json_t *data = json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s}", "runId", s->run_id, "mode",
-                             s->mode == BR_RUN_EXEC ? "exec" : "run", "goal",
-                             goal.data ? br_buf_cstr(&goal) : "", "model", s->model, "scripted",
-                             (int)s->scripted, "workspace", s->workspace, "policy",
+                             s->mode == BR_RUN_EXEC      ? "exec"
+                             : s->mode == BR_RUN_PROMOTE ? "promote"
+                                                         : "run",
+                             "goal", goal.data ? br_buf_cstr(&goal) : "", "model", s->model,
+                             "scripted", (int)s->scripted, "workspace", s->workspace, "policy",
                              s->policy_path[0] ? s->policy_path : "default");
     if (!data)
         return session_record(s, "bridle.run", "kernel", NULL);
@@ -95,8 +97,8 @@ static int record_task(struct session *s, const char *phase, const char *note)
         maybe(json_pack("{s:s, s:s}", "taskId", s->task_id, "phase", phase), "note", note));
 }
 
-/* session.created .. sandbox ready */
-int session_begin(struct session *s, struct br_err *err)
+/* session.created .. agent.started */
+int session_begin_record(struct session *s, struct br_err *err)
 {
     int r =
         session_record(s, "session.created", "kernel",
@@ -130,7 +132,14 @@ int session_begin(struct session *s, struct br_err *err)
         r = record_task(s, "running", NULL);
     if (r < 0)
         return br_err_set(err, (enum br_code) - r, "%s", s->stop_err.text);
-    return session_launch(s, err);
+    return 0;
+}
+
+/* The same, and the sandbox is ready. */
+int session_begin(struct session *s, struct br_err *err)
+{
+    int r = session_begin_record(s, err);
+    return r < 0 ? r : session_launch(s, err);
 }
 
 static const char *status_of(int code)

@@ -103,16 +103,22 @@ static void decide_again(struct session *s, struct attempt *a)
     verdict_free(&now);
 }
 
-int attempt_run(struct session *s, struct attempt *a, json_t **output)
+int attempt_mint(struct session *s, struct attempt *a, struct br_grant_ref *grant)
 {
-    struct br_grant_ref grant;
-    *output = NULL;
     if (a->code == 0)
         decide_again(s, a);
     if (a->code == 0)
         a->code = br_ledger_mint(s->ledger, a->v.effect, a->permission[0] ? a->permission : NULL,
                                  a->grant[0] ? a->environment : NULL, a->call_id, a->e->action,
-                                 a->e->subject, strlen(a->e->subject), &grant, &a->err);
+                                 a->e->subject, strlen(a->e->subject), grant, &a->err);
+    return a->code;
+}
+
+int attempt_run(struct session *s, struct attempt *a, json_t **output)
+{
+    struct br_grant_ref grant;
+    *output = NULL;
+    (void)attempt_mint(s, a, &grant);
     if (a->code == 0)
         a->code = session_effect(s, &grant, a->call_id, a->e, output, &a->err);
     if (a->code == 0 && a->e->op.op == BR_OP_FS_SEARCH)

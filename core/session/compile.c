@@ -152,7 +152,8 @@ static int read_profile(struct session *s, struct br_err *err)
     for (uint32_t i = 0; i < s->nimages && !image[0] && s->profile.image_required; i++)
         if (strcmp(s->images[i].profile, p->profile) == 0)
             image = s->images[i].image;
-    if (s->mode != BR_RUN_VALIDATE && s->mode != BR_RUN_POLICY && s->mode != BR_RUN_SELFTEST)
+    if (s->mode != BR_RUN_VALIDATE && s->mode != BR_RUN_POLICY && s->mode != BR_RUN_SELFTEST &&
+        s->mode != BR_RUN_PROMOTE)
         r = profile_image(&s->profile, image, err);
     s->own_backend = p->backend;
     if (r == 0 && s->choice.backend)

@@ -25,7 +25,8 @@ void session_context(const struct session *s, const struct effect *e, struct br_
                              .nenv = s->as_of.nenv,
                              .has_time = true,
                              .unix_time = now};
-    if (s->model[0] || s->mode == BR_RUN_EXEC) /* there, nobody is "" */
+    if (s->model[0] || s->mode == BR_RUN_EXEC ||
+        s->mode == BR_RUN_PROMOTE) /* there, nobody is "" */
         c->model = s->model;
     /* the zone was read before the process lost its files, see main.c */
     if (localtime_r(&now, &tm)) {

@@ -80,6 +80,9 @@ int main(void)
     case BR_RUN_PLAN:
         session_run_plan(&s, &o);
         break;
+    case BR_RUN_PROMOTE:
+        session_run_promote(&s, &o);
+        break;
     case BR_RUN_ACTIVATE:
         session_run_activate(&s, &o);
         break;

@@ -508,7 +508,7 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     /* a client that does not read is not waited for */
     if (s->client.fd >= 0)
         (void)fcntl(s->client.fd, F_SETFL, O_NONBLOCK);
-    s->unrecorded = s->mode != BR_RUN_AGENT && s->mode != BR_RUN_EXEC;
+    s->unrecorded = s->mode != BR_RUN_AGENT && s->mode != BR_RUN_EXEC && s->mode != BR_RUN_PROMOTE;
     if (!s->unrecorded)
         open_chan(s, &s->audit, m, "audit", audit_rules, BR_ARRAY_LEN(audit_rules));
     open_chan(s, &s->script, m, "script", script_rules, BR_ARRAY_LEN(script_rules));
@@ -584,6 +584,18 @@ static int on_stopped(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
     return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : 0;
 }
 
+/* What came of a promotion. */
+static int on_promoted(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct session *s = ctx;
+    uint32_t code = br_rd_u32(&m->rd);
+    br_rd_str(&m->rd, s->promoted.err.text, sizeof(s->promoted.err.text));
+    s->promoted.err.code = (enum br_code)code;
+    s->promoted.code = -(int)code;
+    s->promoted.done = s->kick = true;
+    return br_rd_done(&m->rd) < 0 || code >= BR_CODE_COUNT_ ? bad(c, m, err) : 0;
+}
+
 static int on_sup_cancel(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     char why[BR_ERR_TEXT_MAX];
@@ -602,6 +614,7 @@ static const struct br_msg_rule sup_rules[] = {
     {BR_MSG_SUP_REFUSED, 0, 9, 4096, 0, 0, on_refused},
     {BR_MSG_SUP_RESOLVED, 0, 9, BR_MSG_MAX, 0, 1, on_resolved},
     {BR_MSG_SUP_STOPPED, BR_ONCE, 17, 4096, 0, 0, on_stopped},
+    {BR_MSG_SUP_PROMOTED, BR_ONCE, 8, 8192, 0, 0, on_promoted},
     {BR_MSG_SESSION_CANCEL, BR_PERMIT, 8, 4096, 0, 0, on_sup_cancel},
 };
 

@@ -156,7 +156,7 @@ struct session {
     bool script_given_up; /* the policy's process left a question unanswered */
 
     struct harness harness;
-    struct reply audited, scripted_reply, adapted, launched, stopped, provided, inited;
+    struct reply audited, scripted_reply, adapted, launched, stopped, provided, inited, promoted;
     uint64_t next_id;
 
     struct br_buf launch_json; /* of COMPILED, until it is read */
@@ -314,7 +314,9 @@ int session_denied(const struct verdict *v, const struct effect *e, struct br_er
 int attempt_open(struct session *s, struct attempt *a, const char *call_id, const struct effect *e);
 /* Put the open questions of n attempts, together, and wait for each one's answer. */
 int attempts_answer(struct session *s, struct attempt *a, size_t n);
-/* Run it, if that is what the decision and the answer say: 0 with *output, or a->code. */
+/* The grant for it, if that is what the decision and the answer say: 0, or a->code. */
+int attempt_mint(struct session *s, struct attempt *a, struct br_grant_ref *grant);
+/* Run it with that grant: 0 with *output, or a->code. */
 int attempt_run(struct session *s, struct attempt *a, json_t **output);
 void attempt_free(struct attempt *a);
 
@@ -397,6 +399,8 @@ void session_run_exec(struct session *s, struct outcome *o);
 void session_run_validate(struct session *s, struct outcome *o);
 void session_run_plan(struct session *s, struct outcome *o);
 void session_run_activate(struct session *s, struct outcome *o);
+/* promote.c */
+void session_run_promote(struct session *s, struct outcome *o);
 
 /* ---- policy.c: mode policy ---- */
 
@@ -434,6 +438,8 @@ void gate_close(struct session *s);
 
 /* What comes before the first turn and after the last one, of every run that has a record. */
 int session_begin(struct session *s, struct br_err *err);
+/* The same without a sandbox. */
+int session_begin_record(struct session *s, struct br_err *err);
 void session_end(struct session *s, int code, const char *text, const char *note);
 void outcome_set(struct outcome *o, int code, const char *text);
 /* What the agent is to do: the goal, the task, when it is done. NULL if it is not usable as text.

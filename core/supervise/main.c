@@ -109,7 +109,7 @@ static int on_run(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err 
         q->argc++;
     br_rd_str(&m->rd, q->adapter, sizeof(q->adapter));
     br_rd_str(&m->rd, q->resume, sizeof(q->resume));
-    if (br_rd_done(&m->rd) < 0 || q->mode < BR_RUN_AGENT || q->mode > BR_RUN_SELFTEST ||
+    if (br_rd_done(&m->rd) < 0 || q->mode < BR_RUN_AGENT || q->mode > BR_RUN_PROMOTE ||
         q->policy_from > BR_POLICY_BUILT_IN ||
         (q->adapter[0] ? q->mode != BR_RUN_AGENT : q->resume[0]) ||
         q->wall_seconds > BR_RUN_SECONDS_MAX)

@@ -31,6 +31,7 @@ static const struct {
     [P_EGRESS] = {"egress", "bridle-egress", BR_UID_EGRESS, false},
     [P_SCRIPTED] = {"scripted provider", "bridle-scripted", BR_UID_SCRIPTED, false},
     [P_LAUNCH] = {"launch", "bridle-launch", 0, true},
+    [P_PROMOTE] = {"promotion", "bridle-promote", 0, true}, /* as the workspace's owner */
 };
 
 /* How long the quiet end of a program waits for a louder one to explain it. */
@@ -99,8 +100,13 @@ static void child_exec(const struct supervisor *s, enum program_id id, int chann
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     uid_t uid = program_table[id].uid;
+    gid_t gid = uid;
+    if (id == P_PROMOTE)
+        uid = promote_uid(s, &gid);
+    if (id == P_PROMOTE && geteuid() == 0 && (uid == 0 || gid == 0))
+        return;
     if (geteuid() == 0 && uid != 0 &&
-        (setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0))
+        (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0))
         return;
     if (!program_table[id].cleans_up)
         prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -206,6 +206,13 @@ static int on_tested(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     return 0;
 }
 
+/* Of a promotion: it was allowed. */
+static int on_sup_promote(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    (void)c, (void)m;
+    return promote_go(((struct program *)ctx)->sup, err);
+}
+
 static const struct br_msg_rule session_rules[] = {
     {BR_MSG_ROLE_READY, BR_PERMIT | BR_ONCE, 8, 4096, 0, 0, on_ready},
     {BR_MSG_SUP_LAUNCH, BR_PERMIT | BR_ONCE, 60, BR_MSG_MAX, 0, 0, on_sup_plan},
@@ -214,6 +221,7 @@ static const struct br_msg_rule session_rules[] = {
     {BR_MSG_SUP_LISTENER, BR_PERMIT | BR_ONCE, 0, 0, 1, 1, on_listener},
     {BR_MSG_SUP_STOP, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_sup_stop},
     {BR_MSG_SUP_TESTED, BR_PERMIT | BR_ONCE, 24, 4096, 0, 0, on_tested},
+    {BR_MSG_SUP_PROMOTE, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_sup_promote},
     {BR_MSG_SESSION_DONE, BR_PERMIT | BR_ONCE, 12, 4096, 0, 0, on_session_done},
 };
 
@@ -291,6 +299,8 @@ static int on_refused(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
     char text[BR_ERR_TEXT_MAX];
     uint32_t code = br_rd_u32(&m->rd);
     br_rd_str(&m->rd, text, sizeof(text));
+    if (br_rd_done(&m->rd) == 0 && code != 0 && code < BR_CODE_COUNT_ && s->promoting)
+        return promote_lease_refused(s, (int)code, text) < 0 ? malformed(c, m, err) : 0;
     if (br_rd_done(&m->rd) < 0 || code == 0 || code >= BR_CODE_COUNT_ ||
         s->sandbox != SANDBOX_ASKED)
         return malformed(c, m, err);
@@ -299,6 +309,18 @@ static int on_refused(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
     br_chan_forbid(c, BR_MSG_LAUNCH_REFUSED);
     refuse_launch(s, (int)code, text, code == BR_E_REQUIREMENT_MISSING);
     return 0;
+}
+
+/* The copy of a run that is promoted. */
+static int on_leased(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    if (br_rd_done(&m->rd) < 0)
+        return malformed(c, m, err);
+    int fd = br_msg_take_fd(m);
+    if (promote_leased(((struct program *)ctx)->sup, fd) == 0)
+        return 0;
+    br_close(&fd);
+    return malformed(c, m, err);
 }
 
 static void tell_stopped(struct supervisor *s, uint8_t verified)
@@ -363,6 +385,7 @@ static int on_probed(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
 static const struct br_msg_rule launch_rules[] = {
     {BR_MSG_ROLE_READY, BR_PERMIT | BR_ONCE, 8, 4096, 0, 0, on_ready},
     {BR_MSG_LAUNCH_RESOLVED, 0, 60, BR_MSG_MAX, 0, 2, on_resolved},
+    {BR_MSG_LAUNCH_LEASED, BR_ONCE, 0, 0, 1, 1, on_leased},
     {BR_MSG_LAUNCH_STARTED, 0, 16, BR_MSG_MAX, 1, 2, on_started},
     {BR_MSG_LAUNCH_REFUSED, 0, 8, 4096, 0, 0, on_refused},
     {BR_MSG_LAUNCH_STOPPED, 0, 17, 4096, 0, 0, on_stopped},
@@ -438,6 +461,9 @@ const struct br_msg_rule *role_rules(enum program_id id, unsigned *n)
     case P_LAUNCH:
         *n = BR_ARRAY_LEN(launch_rules);
         return launch_rules;
+    case P_PROMOTE:
+        *n = PROMOTE_RULES;
+        return promote_rules;
     case P_CONFIG:
         *n = BR_ARRAY_LEN(config_rules);
         return config_rules;

@@ -134,7 +134,8 @@ static void links_close(struct links *l)
 /* A run that leaves a record. */
 static bool records(const struct supervisor *s)
 {
-    return s->req.mode == BR_RUN_AGENT || s->req.mode == BR_RUN_EXEC;
+    return s->req.mode == BR_RUN_AGENT || s->req.mode == BR_RUN_EXEC ||
+           s->req.mode == BR_RUN_PROMOTE;
 }
 
 /* Neither workspace, state, image nor launcher. */
@@ -212,7 +213,7 @@ static int start_session(struct supervisor *s, struct links *l, struct br_err *e
         br_out_fd(&o, br_steal_fd(&l->broker[1]), true);
     }
     int r = program_start(s, P_SESSION, err);
-    if (q->mode == BR_RUN_PLAN || only_compiles(s))
+    if (q->mode == BR_RUN_PLAN || q->mode == BR_RUN_PROMOTE || only_compiles(s))
         br_chan_forbid(&s->programs[P_SESSION].chan, BR_MSG_SUP_LAUNCH);
     if (r == 0)
         r = br_chan_send(&s->programs[P_SESSION].chan, BR_MSG_SESSION_START, 0, &o, err);
@@ -232,9 +233,10 @@ static int start_all(struct supervisor *s, struct links *l, struct br_err *err)
 {
     bool agent = s->req.mode == BR_RUN_AGENT, look = only_compiles(s);
     int r = 0;
-    if (!look) /* it prepares itself while the others start */
+    bool launches = !look && s->req.mode != BR_RUN_PROMOTE;
+    if (launches) /* it prepares itself while the others start */
         r = program_start(s, P_LAUNCH, err);
-    if (r == 0 && !look)
+    if (r == 0 && launches)
         r = launcher_configure(s, err);
     if (r == 0 && s->req.mode == BR_RUN_ACTIVATE)
         r = launcher_probe(s, err);
@@ -393,6 +395,7 @@ static void finish(struct supervisor *s)
 {
     static const enum program_id quiet[] = {P_SESSION, P_ADAPTER, P_POLICY,
                                             P_BROKER,  P_EGRESS,  P_SCRIPTED};
+    promote_settle(s);
     for (enum program_id id = 0; id < P_COUNT; id++)
         s->programs[id].expected = true;
     if (!s->session_done && program_running(s, P_SESSION)) {
@@ -403,6 +406,7 @@ static void finish(struct supervisor *s)
     }
     end_sandbox(s);
     key_end(s);
+    promote_end(s);
     for (size_t i = 0; i < BR_ARRAY_LEN(quiet); i++)
         program_stop(s, quiet[i], 0);
     sweep(s);
@@ -425,6 +429,8 @@ static int open_places(struct supervisor *s, struct br_err *err)
     case BR_RUN_ACTIVATE:
         r = state_open(s, true, err);
         return r < 0 ? r : activation_workspace(s, err);
+    case BR_RUN_PROMOTE:
+        return promote_open(s, err);
     case BR_RUN_PLAN:
         r = workspace_open(s, err);
         return r < 0 ? r : state_open(s, false, err);
@@ -456,13 +462,25 @@ void run_verb(struct supervisor *s)
     if (r == 0)
         r = images_resolve(s, &err);
     if (r == 0 && records(s)) {
-        kept_sweep(s);
-        sessions_sweep(s);
+        if (s->req.mode != BR_RUN_PROMOTE) { /* which is about what is kept */
+            kept_sweep(s);
+            sessions_sweep(s);
+        }
         recover(s);
         if (s->fail_code) {
             r = s->fail_code;
             err = s->fail_err;
         }
+    }
+    bool over = false;
+    if (r == 0 && s->req.mode == BR_RUN_PROMOTE)
+        r = promote_compare(s, &over, &err);
+    if (r < 0 || over)
+        promote_end(s);
+    if (over && r == 0) {
+        links_close(&l);
+        sup_end(s, 0, 0, "");
+        return;
     }
     if (r < 0) {
         if (s->req.mode == BR_RUN_ACTIVATE)

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "promote/journal.h"
 #include "supervise/kept.h"
 #include "supervise/sessions.h"
 

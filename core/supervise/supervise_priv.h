@@ -22,6 +22,7 @@ enum program_id {
     P_EGRESS,
     P_SCRIPTED,
     P_LAUNCH,
+    P_PROMOTE,
     P_COUNT
 };
 
@@ -160,6 +161,8 @@ struct supervisor {
     bool keeping;          /* the workspace lease of this run may stay; kept.c */
     uint64_t keep_seconds; /* how long; 0: the default */
 
+    struct promoting *promoting; /* mode promote; promote.c */
+
     /* activate, plan */
     struct br_buf facts; /* of the host, as the launcher said when it resolved the plan */
     char activated[64];  /* the profile's name, likewise */
@@ -245,6 +248,27 @@ int account_open(const struct supervisor *s, struct br_err *err);
 
 void leases_verb(struct supervisor *s);
 void state_verb(struct supervisor *s);
+
+/* ---- promote.c ---- */
+
+/* Find the run, its kept workspace and the workspace that it is to go to. */
+int promote_open(struct supervisor *s, struct br_err *err);
+/* Mount and compare; the client is told. *over: there is nothing to ask about. Only then, or after
+ * a failure, promote_end() has to follow at once. */
+int promote_compare(struct supervisor *s, bool *over, struct br_err *err);
+/* SUP_PROMOTE */
+int promote_go(struct supervisor *s, struct br_err *err);
+/* LAUNCH_LEASED, LAUNCH_REFUSED; -1 if nobody waits for it. */
+int promote_leased(struct supervisor *s, int mount);
+int promote_lease_refused(struct supervisor *s, int code, const char *text);
+/* What was begun comes to its end. */
+void promote_settle(struct supervisor *s);
+/* End its programs; remove what was promoted. */
+void promote_end(struct supervisor *s);
+/* Who bridle-promote runs as. */
+uid_t promote_uid(const struct supervisor *s, gid_t *gid);
+#define PROMOTE_RULES 3u
+extern const struct br_msg_rule promote_rules[PROMOTE_RULES];
 
 /* ---- kept.c ---- */
 

@@ -62,6 +62,11 @@
     X(CTL_STATE, 0x0118)                                                                           \
     /* struct br_state_row (see br_state_row_put) */                                               \
     X(CTL_STATE_ROW, 0x0119)                                                                       \
+    /* mode promote: one change, as PROMOTE_ROW */                                                 \
+    X(CTL_PROMOTE_ROW, 0x0120)                                                                     \
+    /* mode promote, behind them, before anybody is asked: str run_id, str workspace, u32 changes, \
+       u32 conflicts, u32 refused, u32 skipped, u8 recovered (as PROMOTE_PLANNED) */               \
+    X(CTL_PROMOTE_PLAN, 0x0121)                                                                    \
                                                                                                    \
     /* ---- bridled -> every program it starts, on fd 3: the supervision channel ---- */           \
     /* bridled -> audit: u8 mode (0 record, 1 read, 2 recover), str run_id ("" in modes 1 and 2    \
@@ -159,6 +164,24 @@
     X(EGRESS_START, 0x0240)                                                                        \
     /* bridled -> scripted: blob scenario; fd: a listening Unix socket */                          \
     X(SCRIPTED_START, 0x0250)                                                                      \
+    /* session -> bridled, mode promote, once: it was allowed. empty */                            \
+    X(SUP_PROMOTE, 0x0260)                                                                         \
+    /* bridled -> session: what came of it. u32 code, str text */                                  \
+    X(SUP_PROMOTED, 0x0261)                                                                        \
+    /* bridled -> promote: compare, after bringing to its end what was interrupted. str run_id, u8 \
+       with_git, [str skipped path]n; fds: workspace, journal, and, unless only that is wanted,    \
+       the record of what was copied and the mounted copy */                                       \
+    X(PROMOTE_START, 0x0270)                                                                       \
+    /* promote -> bridled: one change. struct br_promote_row (see promote/row.h), blob text diff */ \
+    X(PROMOTE_ROW, 0x0271)                                                                         \
+    /* promote -> bridled: those were all. u32 code, str text (then nothing can be promoted), u32  \
+       changes, u32 conflicts, u32 refused, u32 skipped, u8 recovered (0: nothing was interrupted, \
+       1: it is promoted now, 2: nothing of it is) */                                              \
+    X(PROMOTE_PLANNED, 0x0272)                                                                     \
+    /* bridled -> promote: apply them. empty */                                                    \
+    X(PROMOTE_GO, 0x0273)                                                                          \
+    /* promote -> bridled: u32 code, str text, u8 pending (1: neither old nor new) */              \
+    X(PROMOTE_DONE, 0x0274)                                                                        \
     /* any program -> bridled: set up, role entered. str code name, str text */                    \
     X(ROLE_READY, 0x02f0)                                                                          \
                                                                                                    \
@@ -180,6 +203,11 @@
     X(LAUNCH_STARTED, 0x0302)                                                                      \
     /* u32 code, str text. Nothing was started, nothing is left */                                 \
     X(LAUNCH_REFUSED, 0x0303)                                                                      \
+    /* mount the workspace lease of an ended run, read-only. str run_id, u32 uid, u32 gid (whose   \
+       its files are to be); answer: LAUNCH_LEASED or LAUNCH_REFUSED */                            \
+    X(LAUNCH_LEASE, 0x030b)                                                                        \
+    /* fd: its root. It is mounted as long as somebody has it open */                              \
+    X(LAUNCH_LEASED, 0x030c)                                                                       \
     /* empty: kill it */                                                                           \
     X(LAUNCH_KILL, 0x0304)                                                                         \
     /* u8 verified (cgroup empty and removed, mounts gone), u32 wait status, u64 duration_ms,      \
@@ -367,6 +395,7 @@ enum br_run_mode {
     BR_RUN_ACTIVATE = 5, /* try the profile, and keep the evidence that it works */
     BR_RUN_POLICY = 6,   /* compile, then answer what would be decided, until the client leaves */
     BR_RUN_SELFTEST = 7, /* compile, decide a fixed set of probes, and end */
+    BR_RUN_PROMOTE = 8,  /* bring what a run changed in its copy back to the workspace */
 };
 
 enum br_state_verb {

@@ -13,7 +13,7 @@ _bridle_policy() {
 _bridle() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
   local verb=${COMP_WORDS[1]}
-  local verbs="run exec plan activate validate policy show state repl doctor image demo selftest bench help"
+  local verbs="run exec plan activate validate policy show promote state repl doctor image demo selftest bench help"
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
     _bridle_words "$verbs --help --version"
@@ -122,6 +122,18 @@ _bridle() {
         *)
           case $cur in
             -*) _bridle_words "--json --help" ;;
+            *) : ;;
+          esac
+          ;;
+      esac
+      ;;
+    promote)
+      case $prev in
+        -p | --policy) _bridle_files ;;
+        --skip) _bridle_files ;;
+        *)
+          case $cur in
+            -*) _bridle_words "--policy --yes --dry-run --git --skip --recover --json --help" ;;
             *) : ;;
           esac
           ;;

@@ -13,7 +13,7 @@
 
 #include "promote_rig.h"
 
-void promote_open(struct e2e *t)
+void lease_open(struct e2e *t)
 {
     struct e2e_result r;
     e2e_open(t, 0);
@@ -51,7 +51,7 @@ void promote_open(struct e2e *t)
     e2e_result_free(&r);
 }
 
-void promote_sh(struct e2e *t, int status, const char *line)
+void lease_sh(struct e2e *t, int status, const char *line)
 {
     struct e2e_result r;
     e2e_run(t, &r, "bridle", "exec", "-C", "workspace", "-p", "policy.lua", "--profile",
@@ -60,7 +60,7 @@ void promote_sh(struct e2e *t, int status, const char *line)
     e2e_result_free(&r);
 }
 
-char *promote_list(struct e2e *t)
+char *lease_list(struct e2e *t)
 {
     struct e2e_result r;
     e2e_run(t, &r, "bridle", "state", "list", "--json", NULL);
@@ -70,9 +70,9 @@ char *promote_list(struct e2e *t)
     return text;
 }
 
-void promote_kept(struct e2e *t, char id[64])
+void lease_kept(struct e2e *t, char id[64])
 {
-    BR_CLEANUP_FREE char *text = promote_list(t);
+    BR_CLEANUP_FREE char *text = lease_list(t);
     id[0] = 0;
     for (const char *p = text; (p = strstr(p, "\"kind\":\"workspace\",\"id\":\"")); p++) {
         char one[64];
@@ -82,7 +82,7 @@ void promote_kept(struct e2e *t, char id[64])
     }
 }
 
-void promote_bridle(struct e2e *t, int status, const char *said, ...)
+void lease_bridle(struct e2e *t, int status, const char *said, ...)
 {
     char *argv[24] = {(char *)"bridle"};
     struct e2e_result r;

@@ -8,14 +8,14 @@
 #include "support/e2e.h"
 
 /* A workspace with a few files, disks.lua activated. Root only. */
-void promote_open(struct e2e *t);
+void lease_open(struct e2e *t);
 /* `bridle exec` of a line for /bin/sh in a copy of the workspace. */
-void promote_sh(struct e2e *t, int status, const char *line);
+void lease_sh(struct e2e *t, int status, const char *line);
 /* The id of the youngest run whose workspace is kept; "" if there is none. */
-void promote_kept(struct e2e *t, char id[64]);
+void lease_kept(struct e2e *t, char id[64]);
 /* One value of 'bridle state list --json' of the only entry, as text; free it. */
-char *promote_list(struct e2e *t);
+char *lease_list(struct e2e *t);
 /* Run bridle and expect a status and a text. Ends with NULL. */
-void promote_bridle(struct e2e *t, int status, const char *said, ...) __attribute__((sentinel));
+void lease_bridle(struct e2e *t, int status, const char *said, ...) __attribute__((sentinel));
 
 #endif

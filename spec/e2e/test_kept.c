@@ -51,21 +51,21 @@ static void test_changed(void **state)
     struct e2e t;
     if (!root_only())
         skip();
-    promote_open(&t);
+    lease_open(&t);
     for (size_t i = 0; i < BR_ARRAY_LEN(same); i++)
-        promote_sh(&t, 0, same[i]);
+        lease_sh(&t, 0, same[i]);
     assert_int_equal(count(&t, "kept", "run_"), 0);
     assert_int_equal(count(&t, "leases", "run-"), 0);
     for (size_t i = 0; i < BR_ARRAY_LEN(changes); i++) {
-        promote_sh(&t, 0, changes[i]);
+        lease_sh(&t, 0, changes[i]);
         assert_int_equal(count(&t, "kept", "run_"), i + 1);
         assert_int_equal(count(&t, "leases", "run-"), 2 * (i + 1));
     }
     e2e_expect_file(&t, "workspace/a.txt", "one\ntwo\nthree\n");
-    promote_bridle(&t, 0, "removed workspace of run_", "state", "purge", "--all", NULL);
+    lease_bridle(&t, 0, "removed workspace of run_", "state", "purge", "--all", NULL);
     assert_int_equal(count(&t, "kept", "run_"), 0);
     assert_int_equal(count(&t, "leases", "run-"), 0);
-    promote_bridle(&t, 0, "no session and no workspace is kept", "state", "list", NULL);
+    lease_bridle(&t, 0, "no session and no workspace is kept", "state", "list", NULL);
     e2e_expect_clean(&t);
     e2e_close(&t);
 }
@@ -94,33 +94,33 @@ static void test_listed(void **state)
     char first[64], second[64];
     if (!root_only())
         skip();
-    promote_open(&t);
-    promote_sh(&t, 0, "echo CANARY-CONTENT > secret.txt");
-    promote_kept(&t, first);
+    lease_open(&t);
+    lease_sh(&t, 0, "echo CANARY-CONTENT > secret.txt");
+    lease_kept(&t, first);
     assert_true(first[0]);
-    BR_CLEANUP_FREE char *text = promote_list(&t);
+    BR_CLEANUP_FREE char *text = lease_list(&t);
     assert_non_null(strstr(text, "\"owner\":0,\"profile\":\"disks\",\"image\":\"host\""));
     assert_non_null(strstr(text, "\"inUse\":false,\"interrupted\":false"));
     assert_null(strstr(text, "CANARY"));
     /* what is not used of the disk takes no room */
     const char *bytes = strstr(text, "\"bytes\":");
     assert_true(bytes && strtoull(bytes + 8, NULL, 10) < (4u << 20));
-    promote_bridle(&t, 0, "disks  ", "state", "list", NULL);
-    promote_bridle(&t, 3, "nothing was removed", "state", "purge", "run_0", NULL);
-    promote_bridle(&t, 2, "one of ID", "state", "purge", NULL);
-    promote_bridle(&t, 2, "one of ID", "state", "purge", first, "--all", NULL);
-    promote_bridle(&t, 2, "no action", "state", "remove", NULL);
-    promote_bridle(&t, 0, NULL, "state", "purge", "--expired", NULL);
+    lease_bridle(&t, 0, "disks  ", "state", "list", NULL);
+    lease_bridle(&t, 3, "nothing was removed", "state", "purge", "run_0", NULL);
+    lease_bridle(&t, 2, "one of ID", "state", "purge", NULL);
+    lease_bridle(&t, 2, "one of ID", "state", "purge", first, "--all", NULL);
+    lease_bridle(&t, 2, "no action", "state", "remove", NULL);
+    lease_bridle(&t, 0, NULL, "state", "purge", "--expired", NULL);
     assert_int_equal(count(&t, "kept", "run_"), 1);
     /* a run removes what is over, and keeps its own */
     age(&t, first);
-    promote_sh(&t, 0, "echo y > y");
-    promote_kept(&t, second);
+    lease_sh(&t, 0, "echo y > y");
+    lease_kept(&t, second);
     assert_string_not_equal(first, second);
     assert_int_equal(count(&t, "kept", "run_"), 1);
     assert_int_equal(count(&t, "leases", "run-"), 2);
     age(&t, second);
-    promote_bridle(&t, 0, second, "state", "purge", "--expired", NULL);
+    lease_bridle(&t, 0, second, "state", "purge", "--expired", NULL);
     assert_int_equal(count(&t, "leases", "run-"), 0);
     e2e_expect_clean(&t);
     e2e_close(&t);
@@ -136,15 +136,15 @@ static void test_killed(void **state)
     char id[64];
     if (!root_only())
         skip();
-    promote_open(&t);
+    lease_open(&t);
     const char *const argv[] = {
         "bridle",    "exec",      "-C", "workspace", "-p", "policy.lua",           "--profile",
         "disks.lua", "task.yaml", "--", "/bin/sh",   "-c", "echo k > k; sleep 60", NULL};
     for (unsigned i = 0; programs[i]; i++) {
         pid_t holder = e2e_spawn(&t, (char *const *)argv, NULL);
         assert_true(e2e_await(holder, "sleep", 0, 20000) > 0);
-        promote_kept(&t, id);
-        promote_bridle(&t, 1, "is in use", "state", "purge", id, NULL);
+        lease_kept(&t, id);
+        lease_bridle(&t, 1, "is in use", "state", "purge", id, NULL);
         pid_t victim = e2e_find(holder, programs[i], 0);
         assert_true(victim > 0);
         assert_int_equal(kill(victim, SIGKILL), 0);
@@ -153,13 +153,13 @@ static void test_killed(void **state)
         e2e_result_free(&r);
         /* the launcher lets go a moment after its supervisor has died */
         for (int tries = 0; tries < 100; tries++) {
-            BR_CLEANUP_FREE char *text = promote_list(&t);
+            BR_CLEANUP_FREE char *text = lease_list(&t);
             if (!strstr(text, "\"inUse\":true"))
                 break;
             usleep(50000);
         }
-        promote_sh(&t, 0, "true"); /* sweeps; nothing is taken away that is within its time */
-        promote_bridle(&t, 0, id, "state", "purge", id, NULL);
+        lease_sh(&t, 0, "true"); /* sweeps; nothing is taken away that is within its time */
+        lease_bridle(&t, 0, id, "state", "purge", id, NULL);
         assert_int_equal(count(&t, "leases", "run-"), 0);
     }
     e2e_expect_clean(&t);
