@@ -172,7 +172,8 @@
        with_git, [str skipped path]n; fds: workspace, journal, and, unless only that is wanted,    \
        the record of what was copied and the mounted copy */                                       \
     X(PROMOTE_START, 0x0270)                                                                       \
-    /* promote -> bridled: one change. struct br_promote_row (see promote/row.h), blob text diff */ \
+    /* promote -> bridled: one change. struct br_promote_row (see promote/row.h), blob text diff   \
+     */                                                                                            \
     X(PROMOTE_ROW, 0x0271)                                                                         \
     /* promote -> bridled: those were all. u32 code, str text (then nothing can be promoted), u32  \
        changes, u32 conflicts, u32 refused, u32 skipped, u8 recovered (0: nothing was interrupted, \
