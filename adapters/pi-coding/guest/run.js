@@ -59,13 +59,9 @@ const WHY = {
   length: "the model's answer was cut at its limit",
 };
 
-// Anthropic's client asks for the plain route with "?beta=true"; the lease has paths without queries.
-const withoutQuery = (dispatch) => (options, handler) =>
-  dispatch({ ...options, path: options.path.replace(/\?beta=true$/, "") }, handler);
-
 function connect(socketPath) {
-  const agent = new Agent({ connect: { socketPath }, pipelining: 1, headersTimeout: 0, bodyTimeout: 0 });
-  setGlobalDispatcher(agent.compose(withoutQuery));
+  // how long a provider may take is the lease's matter
+  setGlobalDispatcher(new Agent({ connect: { socketPath }, headersTimeout: 0, bodyTimeout: 0 }));
   install();
 }
 
