@@ -83,19 +83,22 @@ async function one(name) {
   }
 }
 
-const said = [];
-for (const name of packet.prompt.split(/\s+/).filter((word) => word in does)) said.push(await one(name));
-const body = Buffer.from(
-  JSON.stringify({
+async function main() {
+  const said = [];
+  for (const name of packet.prompt.split(/\s+/).filter((word) => word in does)) said.push(await one(name));
+  const result = {
     runId: packet.runId,
     status: "completed",
     adapter: packet.adapter,
     session: {},
     artifact: { kind: "text", text: JSON.stringify(said) },
     tools: [],
-  }),
-);
-const head = Buffer.alloc(4);
-head.writeUInt32BE(body.length);
-writeSync(1, Buffer.concat([head, body]));
-process.exit(0);
+  };
+  const body = Buffer.from(JSON.stringify(result));
+  const head = Buffer.alloc(4);
+  head.writeUInt32BE(body.length);
+  writeSync(1, Buffer.concat([head, body]));
+  process.exit(0);
+}
+
+void main();

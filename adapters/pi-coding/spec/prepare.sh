@@ -47,8 +47,8 @@ if ! done_before rest "$0" "$here/packages.txt" "$here/clients.mjs" "$here/../pa
     tar -xzf "$archive" -C "$modules/$name" --strip-components=1 --no-same-owner \
       --exclude='*.map' --exclude='*.d.ts' --exclude='*.d.mts' --exclude='package/src'
   done
-  NODE_PATH=$modules "$modules"/@esbuild/linux-*/bin/esbuild "$here/clients.mjs" --bundle --platform=node \
-    --format=cjs --log-level=warning --outfile="$cache/clients.cjs"
+  env NODE_PATH="$modules" "$(echo "$modules"/@esbuild/linux-*/bin/esbuild)" "$here/clients.mjs" --bundle \
+    --platform=node --format=cjs --log-level=warning --outfile="$cache/clients.cjs"
   rm -rf "$archives" "$modules"
   printf '%s' "$key" >"$cache/rest.key"
 fi
