@@ -193,6 +193,7 @@ int harness_choose(struct supervisor *s, struct br_err *err)
         r = ask_adapter(s, profile, &text, err);
     if (r < 0)
         return r;
+    h->adapter.routes &= s->provider.routes | BR_ROUTE_MODELS; /* the guest is told of no other */
     if (h->terms.gate && !h->adapter.gate)
         return br_err_set(
             err, BR_E_INVALID_CONFIG,
