@@ -1,7 +1,8 @@
---- An inference cell under bubblewrap: no workspace, no shell.
+--- An inference cell under bubblewrap: one process, which asks its model once. No workspace, no shell, no
+--- program but its own.
 return {
   name = "observer-v1",
-  version = 1,
+  version = 2,
   rules = {
     {
       id = "no-network",
@@ -30,17 +31,19 @@ return {
   },
   sandbox = {
     backend = "bwrap",
-    image = "host",
+    image = "none",
     identity = "dedicated",
     landlock = "none",
     workspace = "none",
     noexec = { "tmp", "home" },
+    sockets = { "provider" },
+    alone = true,
     limits = {
-      memory_bytes = 1 << 30,
-      pids = 64,
+      memory_bytes = 256 << 20,
+      pids = 3,
       cpu_percent = 100,
-      nofile = 256,
-      fsize_bytes = 1 << 30,
+      nofile = 64,
+      fsize_bytes = 64 << 20,
       tmp_bytes = 64 << 20,
       tmp_inodes = 2000,
       output_bytes = 64 << 10,
@@ -48,5 +51,5 @@ return {
       wall_seconds = 1800,
     },
   },
-  offers = {},
+  offers = { "observer-native-v1" },
 }

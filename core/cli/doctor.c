@@ -50,6 +50,7 @@ static const struct profile_needs {
      .only = true,
      .with = {"bubblewrap", "system call filter", "memory limit", "swap limit", "process limit",
               "CPU limit"}},
+    {.name = "observer-native-v1", .with = {"overlayfs"}},
 };
 
 static bool among(const char *const *list, size_t max, const char *name)

@@ -338,8 +338,8 @@ static void test_doctor(void **state)
     json_t *table = json_loads(out_text, 0, NULL);
     assert_int_equal(json_array_size(json_object_get(table, "requirements")), 3);
     const json_t *profiles = json_object_get(table, "profiles");
-    assert_int_equal(json_array_size(profiles), 6);
-    for (size_t i = 0; i < 6; i++) { /* what was not probed is not there */
+    assert_int_equal(json_array_size(profiles), 7);
+    for (size_t i = 0; i < 7; i++) { /* what was not probed is not there */
         const json_t *p = json_array_get(profiles, i);
         assert_true(json_is_false(json_object_get(p, "eligible")));
         assert_true(json_array_size(json_object_get(p, "missing")) > 0);

@@ -23,6 +23,7 @@
 #include "base/base.h"
 #include "wire/types.h"
 
+#define BR_IMAGE_NONE "none"     /* nothing: no program but pid 1's own */
 #define BR_IMAGE_HOST "host"     /* the id of the host's own root: nothing pins what is in it */
 #define BR_IMAGE_DIR "images"    /* in the state directory */
 #define BR_IMAGE_NAMES "names"   /* in the store */

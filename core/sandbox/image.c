@@ -194,9 +194,32 @@ static int make_root(struct br_image_root *r, int file, int tree, bool as_root, 
     return k;
 }
 
+/* What every sandbox has, joined with nothing: no program but pid 1's. */
+static int use_none(struct br_image_root *r, int init_fd, struct br_err *err)
+{
+    if (strcmp(r->id, BR_IMAGE_NONE) == 0)
+        return 0;
+    br_image_root_close(r);
+    BR_CLEANUP_FD int init = br_reopen_here(init_fd, O_PATH, "bridle-init", err);
+    BR_CLEANUP_FD int empty = init < 0 ? init : br_rootfs_tmpfs(err);
+    int k = empty < 0 ? empty : build(r, empty, init, err);
+    if (k == 0)
+        k = br_measure_root(&r->mounts, BR_STAGE_POINT "/root", true, err);
+    if (k < 0) {
+        br_image_root_close(r);
+        return k;
+    }
+    r->mounted = "empty";
+    r->made++;
+    memcpy(r->id, BR_IMAGE_NONE, sizeof(BR_IMAGE_NONE));
+    return 0;
+}
+
 int br_image_root_use(struct br_image_root *r, const char *id, int state_fd, bool as_root,
                       int init_fd, struct br_err *err)
 {
+    if (strcmp(id, BR_IMAGE_NONE) == 0)
+        return use_none(r, init_fd, err);
     struct br_image_store store;
     struct br_image img;
     BR_CLEANUP_FD int file = -1;
@@ -285,6 +308,9 @@ void br_image_json(const struct br_box *b, struct br_buf *out)
     if (strcmp(b->image, BR_IMAGE_HOST) == 0)
         br_buf_printf(out, "{\"id\":\"" BR_IMAGE_HOST
                            "\",\"verified\":\"not\",\"assurance\":\"lower\"}");
+    else if (strcmp(b->image, BR_IMAGE_NONE) == 0)
+        br_buf_printf(out, "{\"id\":\"" BR_IMAGE_NONE
+                           "\",\"verified\":\"empty\",\"mounted\":\"tmpfs\"}");
     else
         br_buf_printf(out, "{\"id\":\"%s\",\"verified\":\"%s\",\"mounted\":\"%s\"}", b->image,
                       br_image_how_name(r->how), r->mounted);

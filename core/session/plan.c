@@ -136,11 +136,14 @@ void session_run_plan(struct session *s, struct outcome *o)
 /* The operator's own command, about which no policy has a say. */
 static int run_true(struct session *s, struct br_err *err)
 {
-    static char *const argv[] = {(char *)(uintptr_t) "/bin/true", NULL};
+    static char *const usual[] = {(char *)(uintptr_t) "/bin/true", NULL};
+    static char *const own[] = {(char *)(uintptr_t) "/.bridle-init", (char *)(uintptr_t) "true",
+                                NULL};
+    bool none = strcmp(s->profile.plan.image, "none") == 0; /* no other program is there */
     struct effect e = {.action = NULL};
     struct br_grant_ref grant;
     json_t *output = NULL;
-    int r = tools_resolve_argv(argv, 1, &e, err);
+    int r = tools_resolve_argv(none ? own : usual, none ? 2 : 1, &e, err);
     if (r == 0)
         r = br_ledger_mint(s->ledger, BR_EFFECT_ALLOW, NULL, NULL, "activate", e.action, e.subject,
                            strlen(e.subject), &grant, err);
@@ -155,9 +158,9 @@ static int run_true(struct session *s, struct br_err *err)
         while (n > 0 && (said[n - 1] == '\n' || said[n - 1] == '\r'))
             n--;
         r = br_err_set(err, BR_E_REQUIREMENT_MISSING,
-                       "'/bin/true' did not end well in the sandbox of '%s', so it was not "
+                       "'%s' did not end well in the sandbox of '%s', so it was not "
                        "activated: %.*s",
-                       s->profile.plan.profile, n, said);
+                       none ? own[0] : usual[0], s->profile.plan.profile, n, said);
     }
     json_decref(output);
     effect_free(&e);

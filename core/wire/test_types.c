@@ -257,6 +257,35 @@ static void fill_plan(struct br_plan *p, uint32_t n)
     p->flags = BR_PLAN_FLAGS_ALL;
 }
 
+static void who_is_alone_has_nothing(void **state)
+{
+    static const struct {
+        const char *image;
+        uint8_t backend, workspace;
+        uint32_t pids, flags;
+        bool ok;
+    } rows[] = {
+        {"none", BR_BACKEND_NATIVE, BR_WORKSPACE_NONE, 2, BR_PLAN_BROKER, true},
+        {"none", BR_BACKEND_NATIVE, BR_WORKSPACE_NONE, 3, BR_PLAN_BROKER, false},
+        {"none", BR_BACKEND_BWRAP, BR_WORKSPACE_NONE, 3, BR_PLAN_BROKER, true},
+        {"none", BR_BACKEND_BWRAP, BR_WORKSPACE_NONE, 4, BR_PLAN_BROKER, false},
+        {"host", BR_BACKEND_NATIVE, BR_WORKSPACE_NONE, 2, BR_PLAN_BROKER, false},
+        {"none", BR_BACKEND_NATIVE, BR_WORKSPACE_BIND, 2, BR_PLAN_BROKER, false},
+        {"none", BR_BACKEND_NATIVE, BR_WORKSPACE_NONE, 2, BR_PLAN_GATE, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        struct br_plan p;
+        br_plan_default(&p);
+        snprintf(p.image, sizeof(p.image), "%s", rows[i].image);
+        p.backend = rows[i].backend;
+        p.workspace = rows[i].workspace;
+        p.limits.pids = rows[i].pids;
+        p.flags = rows[i].flags | BR_PLAN_ALONE;
+        assert_int_equal(br_plan_check(&p, NULL) == 0, rows[i].ok);
+    }
+}
+
 static void plans_round_trip(void **state)
 {
     (void)state;
@@ -277,6 +306,8 @@ static void plans_round_trip(void **state)
     assert_string_equal(got.image, "host");
     assert_int_equal(got.flags, BR_PLAN_FLAGS_ALL);
     assert_int_equal(got.disks[BR_DISK_SCRATCH].bytes, 64ull << 30);
+    assert_int_equal(br_plan_check(&got, NULL), -BR_E_INVALID_PROFILE); /* not alone in that */
+    got.flags &= ~(uint32_t)BR_PLAN_ALONE;
     assert_int_equal(br_plan_check(&got, NULL), 0);
     br_plan_free(&got);
     for (size_t cut = 0; cut < b.len; cut++) { /* cut anywhere: refused, and nothing leaks */
@@ -632,21 +663,14 @@ static void argument_lists_must_agree(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(choice_round_trip),
-        cmocka_unit_test(choice_source_max),
-        cmocka_unit_test(pins_round_trip),
-        cmocka_unit_test(policy_rows_are_bounded),
-        cmocka_unit_test(policy_rows_have_a_limit),
-        cmocka_unit_test(limits_round_trip),
-        cmocka_unit_test(limits_have_a_ceiling),
-        cmocka_unit_test(plans_round_trip),
-        cmocka_unit_test(plans_have_a_ceiling),
-        cmocka_unit_test(allowed_paths_are_bounded),
-        cmocka_unit_test(leases_and_grants_round_trip),
-        cmocka_unit_test(headers_round_trip),
-        cmocka_unit_test(probes_are_bounded),
-        cmocka_unit_test(calls_round_trip),
-        cmocka_unit_test(argument_lists_must_agree),
+        cmocka_unit_test(choice_round_trip),         cmocka_unit_test(choice_source_max),
+        cmocka_unit_test(pins_round_trip),           cmocka_unit_test(policy_rows_are_bounded),
+        cmocka_unit_test(policy_rows_have_a_limit),  cmocka_unit_test(limits_round_trip),
+        cmocka_unit_test(limits_have_a_ceiling),     cmocka_unit_test(plans_round_trip),
+        cmocka_unit_test(plans_have_a_ceiling),      cmocka_unit_test(who_is_alone_has_nothing),
+        cmocka_unit_test(allowed_paths_are_bounded), cmocka_unit_test(leases_and_grants_round_trip),
+        cmocka_unit_test(headers_round_trip),        cmocka_unit_test(probes_are_bounded),
+        cmocka_unit_test(calls_round_trip),          cmocka_unit_test(argument_lists_must_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -255,7 +255,7 @@ static int check_disk(const struct br_plan *p, enum br_disk i, struct br_err *er
 
 static bool image_ok(const char *id)
 {
-    if (strcmp(id, "host") == 0)
+    if (strcmp(id, "host") == 0 || strcmp(id, "none") == 0)
         return true;
     if (strncmp(id, "sha256:", 7) != 0 || strlen(id) != 7 + 64)
         return false;
@@ -267,6 +267,15 @@ static bool is_id(const char *s)
 {
     return strspn(s, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_") ==
            strlen(s);
+}
+
+/* No program to run but pid 1's, nobody's files, and room for pid 1 and the one process (and for
+ * bubblewrap's own, which waits outside). */
+static bool alone_ok(const struct br_plan *p)
+{
+    return strcmp(p->image, "none") == 0 && p->workspace == BR_WORKSPACE_NONE &&
+           !(p->flags & BR_PLAN_GATE) &&
+           p->limits.pids <= (p->backend == BR_BACKEND_BWRAP ? 3u : 2u);
 }
 
 int br_plan_check(const struct br_plan *p, struct br_err *err)
@@ -293,6 +302,8 @@ int br_plan_check(const struct br_plan *p, struct br_err *err)
         what = "workspace lease";
     else if (p->nallowed && p->workspace != BR_WORKSPACE_BIND)
         what = "allowed paths";
+    else if ((p->flags & BR_PLAN_ALONE) && !alone_ok(p))
+        what = "promise that a process is alone";
     if (what)
         return br_err_set(err, BR_E_INVALID_PROFILE,
                           "the launch plan's %s is not one that exists or fits the others", what);

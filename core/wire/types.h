@@ -121,7 +121,8 @@ struct br_fingerprint {
     uint8_t tree_sha256[32]; /* of a directory: of the names, types and identities in it */
 };
 
-#define BR_IMAGE_ID_MAX 80 /* "host", or "sha256:" and 64 hex digits */
+/* "host", "none" (nothing but what every sandbox has), or "sha256:" and 64 hex digits */
+#define BR_IMAGE_ID_MAX 80
 
 struct br_plan {
     char profile[64];

@@ -9,7 +9,7 @@ local profile = {}
 
 --- The profiles that are built in, in the order in which they are listed.
 profile.BUILTIN = { "run-v1", "run-owner-v1", "run-nolandlock-v1", "workspace-v1",
-  "workspace-tmpfs-v1", "observer-v1" }
+  "workspace-tmpfs-v1", "observer-v1", "observer-native-v1" }
 
 local KEYS = { name = "required", version = "required", rules = "required", sandbox = "required",
   offers = "optional" }
@@ -52,11 +52,11 @@ end
 
 local function check_image(value, at)
   schema.text(value, at, 80)
-  if value == "host" or value == "required" then return value end
+  if value == "host" or value == "none" or value == "required" then return value end
   if #value == 71 and value:find("^sha256:") and not value:sub(8):find("[^0-9a-f]") then
     return value
   end
-  schema.expected(at, "'host', 'required' or 'sha256:' and 64 hex digits", value)
+  schema.expected(at, "'host', 'none', 'required' or 'sha256:' and 64 hex digits", value)
 end
 
 local function check_limits(value, at)

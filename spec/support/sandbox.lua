@@ -50,7 +50,7 @@ package.preload["bridle.host"] = function()
 end
 
 for _, name in ipairs { "run-v1", "run-owner-v1", "run-nolandlock-v1", "workspace-v1",
-    "workspace-tmpfs-v1", "observer-v1" } do
+    "workspace-tmpfs-v1", "observer-v1", "observer-native-v1" } do
   package.preload["profiles." .. name] = function()
     return assert(loadfile(source .. "/profiles/" .. name .. ".lua"))()
   end

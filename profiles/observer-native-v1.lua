@@ -1,0 +1,55 @@
+--- An inference cell made by Bridle itself: one process, which asks its model once. No workspace, no shell, no
+--- program but its own.
+return {
+  name = "observer-native-v1",
+  version = 1,
+  rules = {
+    {
+      id = "no-network",
+      effect = "deny",
+      actions = { "network" },
+      match = "any",
+      patterns = {},
+      reason = "this profile's sandbox has no network",
+    },
+    {
+      id = "no-shell",
+      effect = "deny",
+      actions = { "process.exec" },
+      match = "any",
+      patterns = {},
+      reason = "this profile observes; it runs no commands",
+    },
+    {
+      id = "no-writing",
+      effect = "deny",
+      actions = { "fs.write" },
+      match = "any",
+      patterns = {},
+      reason = "this profile observes; it has no workspace",
+    },
+  },
+  sandbox = {
+    backend = "native",
+    image = "none",
+    identity = "dedicated",
+    landlock = "required",
+    workspace = "none",
+    noexec = { "tmp", "home" },
+    sockets = { "provider" },
+    alone = true,
+    limits = {
+      memory_bytes = 256 << 20,
+      pids = 2,
+      cpu_percent = 100,
+      nofile = 64,
+      fsize_bytes = 64 << 20,
+      tmp_bytes = 64 << 20,
+      tmp_inodes = 2000,
+      output_bytes = 64 << 10,
+      exec_seconds = 120,
+      wall_seconds = 1800,
+    },
+  },
+  offers = { "observer-v1" },
+}
