@@ -61,6 +61,9 @@
 /* allowed_paths of one manifest: each becomes a mount */
 #define BR_ALLOWED_PATHS_MAX 64u
 
+/* A JSON Schema of 'bridle observe': it is told to the model, with the instructions. */
+#define BR_SCHEMA_MAX (32u * 1024)
+
 /* one stored event, after redaction */
 #define BR_EVENT_MAX (1024u * 1024)
 

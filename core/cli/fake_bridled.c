@@ -269,6 +269,10 @@ static int on_run(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err 
     br_rd_str(&m->rd, s, sizeof(s));
     if (s[0])
         note("resume=%s", s);
+    br_require(br_msg_blob(m, BR_SCHEMA_MAX, &blob, err) == 0);
+    if (blob.len)
+        note("schema=%.200s", br_buf_cstr(&blob));
+    br_buf_free(&blob);
     br_require(br_rd_done(&m->rd) == 0);
     br_loop_stop(loop);
     return 0;

@@ -302,6 +302,26 @@ static void look_inside(struct fg *g, const char *text, size_t n)
     json_decref(event);
 }
 
+/* With a schema: the value that fits it, and nothing else. */
+static void print_value(struct fg *g, const char *text, size_t n)
+{
+    json_t *event = json_loadb(text, n, 0, NULL);
+    const json_t *artifact = json_object_get(json_object_get(event, "data"), "artifact");
+    const json_t *value = json_object_get(artifact, "value");
+    char *s = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_SORT_KEYS) : NULL;
+    if (s) {
+        BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_VIEW_MAX);
+        if (g->term.tty_out)
+            br_cli_put_json_safe(&b, s, strlen(s));
+        else
+            br_buf_put(&b, s, strlen(s));
+        br_buf_put_u8(&b, '\n');
+        br_cli_term_write(&g->term, b.data, b.len);
+    }
+    free(s);
+    json_decref(event);
+}
+
 static void print_json(struct fg *g, const char *text, size_t n)
 {
     BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_VIEW_MAX);
@@ -338,6 +358,11 @@ static int on_event(void *ctx, const char *text, size_t n, struct br_err *err)
         print_json(g, text, n);
     if (g->f->json && (!leads_to_ask(type) || !g->can_ask))
         br_buf_reset(&g->view.out);
+    if (g->f->schema) {
+        br_buf_reset(&g->view.out);
+        if (!g->f->json && strcmp(type, "bridle.harness.result") == 0)
+            print_value(g, text, n);
+    }
     if (!g->f->json)
         flush_view(g);
     static const char *const inside[] = {"permission.requested", "bridle.ask", "bridle.asks",
@@ -436,7 +461,7 @@ static void setup_terminal(struct fg *g)
 
 static int serve(struct fg *g, struct br_err *err)
 {
-    if (g->term.tty_out && !g->f->json)
+    if (g->term.tty_out && !g->f->json && !g->f->schema)
         g->tick = br_loop_timer(g->client.loop, TICK_US, on_tick, g);
     int r = br_cli_client_wait(&g->client, err);
     if (g->asking) {
@@ -444,7 +469,7 @@ static int serve(struct fg *g, struct br_err *err)
         say(g, "\n");
     }
     br_cli_term_clear_status(&g->term);
-    if (!g->f->json) {
+    if (!g->f->json && !g->f->schema) {
         br_cli_view_summary(&g->view);
         flush_view(g);
     }

@@ -76,6 +76,29 @@ const struct br_cli_verb br_cli_verbs[] = {
         .run = br_cli_run,
     },
     {
+        .name = "observe",
+        .synopsis = "--schema FILE [options] [INPUT...]",
+        .summary = "ask a model once and get one JSON value of a schema back",
+        .details = "Asks the model once, from a sandbox that has nothing but the question: no\n"
+                   "workspace, no tools, no other program (profile observer-v1, which has to be\n"
+                   "activated). INPUT is what it is asked about; without it, --input or stdin is.\n"
+                   "What is printed fits the JSON Schema in FILE, or nothing is printed and the\n"
+                   "exit status says why.",
+        .opts = {{"schema", 0, "FILE", "what the answer has to be, as a JSON Schema",
+                  BR_COMPLETE_FILE},
+                 {"input", 0, "FILE", "what to ask about; '-' is stdin", BR_COMPLETE_FILE},
+                 OPT_POLICY,
+                 OPT_PROFILE,
+                 {"model", 'm', "MODEL", "a model, as NAME or PROVIDER/NAME", BR_COMPLETE_NONE},
+                 OPT_CONFIG,
+                 {"scenario", 0, "FILE", "what the scripted provider plays", BR_COMPLETE_FILE},
+                 {"timeout", 0, "SECONDS", "end it after this long", BR_COMPLETE_NONE},
+                 OPT_JSON("print the stored events instead, one a line")},
+        .operands_max = 100000,
+        .complete = BR_COMPLETE_NONE,
+        .run = br_cli_observe,
+    },
+    {
         .name = "exec",
         .synopsis = "[options] MANIFEST -- COMMAND [ARGUMENT...]",
         .summary = "run one command in the sandbox, under policy",

@@ -114,13 +114,6 @@ static void linger(int fd)
         ;
 }
 
-/* The same, and reads nothing. */
-static void hold(int fd)
-{
-    struct pollfd p = {.fd = fd, .events = POLLRDHUP};
-    (void)poll(&p, 1, 30000);
-}
-
 /* A request into `in` (of 32 KiB), head and body, or, if `early`, the head. False at the end. */
 static bool read_request(struct eg_shared *sh, int fd, char *in, size_t *n)
 {
@@ -225,7 +218,7 @@ static void provider(struct eg_shared *sh, int fd)
         else
             say_text(sh, fd, ok);
         if (strncmp(path, "/early", 6) == 0)
-            hold(fd);
+            linger(fd);
     }
     free(in);
 }

@@ -38,6 +38,9 @@ int br_serve_inspect_start(struct serve *s, struct br_err *err);
 br_msg_handler br_serve_harness, br_serve_declared;
 void br_serve_put_terms(struct br_buf *b, const json_t *list);
 
+/* VALUE: a schema, and what is to fit it (serve_value.c). */
+br_msg_handler br_serve_value;
+
 /* Answer a request with SCRIPT_FAILED. */
 int br_serve_fail(struct br_chan *c, uint64_t id, const struct br_err *why, const char *file,
                   unsigned line, struct br_err *err);

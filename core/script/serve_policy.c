@@ -138,6 +138,7 @@ static int on_compile(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
         } else {
             br_chan_forbid(c, BR_MSG_COMPILE); /* one table for the life of the session */
             br_chan_permit(c, BR_MSG_PREDICATE);
+            br_chan_permit(c, BR_MSG_VALUE);
             r = answer_compiled(c, m->id, out, err);
         }
         br_compile_out_free(out);
@@ -195,5 +196,6 @@ const struct br_msg_rule br_serve_policy_rules[] = {
     {BR_MSG_COMPILE, BR_PERMIT, 26, BR_MSG_MAX, 0, 3, on_compile},
     {BR_MSG_PREDICATE, 0, 3, BR_MSG_MAX, 0, 1, on_predicate},
     {BR_MSG_SHELL, BR_PERMIT, 1, BR_MSG_MAX, 0, 1, on_shell},
+    {BR_MSG_VALUE, 0, 2, BR_MSG_MAX, 0, 1, br_serve_value},
 };
 const unsigned br_serve_policy_nrules = BR_ARRAY_LEN(br_serve_policy_rules);

@@ -139,6 +139,8 @@ int session_begin_record(struct session *s, struct br_err *err)
 int session_begin(struct session *s, struct br_err *err)
 {
     int r = session_begin_record(s, err);
+    if (r == 0 && s->harness.is)
+        r = observe_schema(s, err);
     return r < 0 ? r : session_launch(s, err);
 }
 

@@ -60,6 +60,12 @@ static int packet(struct session *s, struct br_buf *out, struct br_err *err)
                           "goal and task are longer than %u bytes; nothing was started",
                           BR_GOAL_MAX);
     br_time_iso(deadline, br_now_wall_us() + deadline_left_us(s));
+    BR_CLEANUP_BUF struct br_buf system = BR_BUF_INIT(BR_FRAME_SYSTEM_MAX);
+    br_buf_printf(&system, "%s", a->system);
+    if (s->harness.schema.len) {
+        br_buf_printf(&system, "\nIt has to fit this JSON Schema:\n");
+        br_buf_put(&system, s->harness.schema.data, s->harness.schema.len);
+    }
     struct br_frame_packet p = {
         .run_id = s->run_id,
         .adapter = a->id,
@@ -67,7 +73,7 @@ static int packet(struct session *s, struct br_buf *out, struct br_err *err)
         .profile = s->profile.plan.profile,
         .prompt = (const char *)prompt.data,
         .prompt_len = prompt.len,
-        .system = a->system[0] ? a->system : NULL,
+        .system = system.len ? br_buf_cstr(&system) : NULL,
         .model = {.id = strchr(s->model, '/') + 1,
                   .routes = a->routes,
                   .answer_tokens = h->terms.answer_tokens,
@@ -234,7 +240,14 @@ static int record_result(struct session *s, const json_t *output, int code, stru
     if (code == 0)
         code = read_result(s, output, &r, err);
     if (code == 0 && !r.completed)
-        code = br_err_set(err, BR_E_FAILED, "the guest says that it could not do it");
+        code = br_err_set(err, BR_E_FAILED, "%s",
+                          s->harness.schema.len
+                              ? "the model's answer is not one JSON value, or there was none"
+                              : "the guest says that it could not do it");
+    if (code == 0)
+        code = observe_value(s, r.artifact, err);
+    if (code < 0 && r.completed) /* it says what was not asked for */
+        br_frame_result_free(&r);
     json_t *data =
         json_pack("{s:s, s:s, s:s, s:I, s:o, s:[], s:i, s:i, s:i}", "runId", s->run_id, "status",
                   code == 0 ? "completed"

@@ -243,6 +243,7 @@ static const struct br_msg_rule script_rules[] = {
     {BR_MSG_COMPILE_ERRORS, BR_PERMIT | BR_ONCE, 4, BR_MSG_MAX, 0, 0, on_compile_errors},
     {BR_MSG_SHELL_PARSED, BR_PERMIT, 9, BR_MSG_MAX, 0, 0, on_script_bytes},
     {BR_MSG_PREDICATE_VOTE, BR_PERMIT, 9, 8192, 0, 0, on_script_bytes},
+    {BR_MSG_VALUE_FITS, BR_PERMIT, 0, 0, 0, 0, on_script_bytes},
 };
 
 static const struct br_msg_rule adapter_rules[] = {
@@ -446,7 +447,7 @@ static void read_start_profile(struct session *s, struct br_msg *m)
         s->nimages = 0;
 }
 
-static int read_start_lists(struct session *s, struct br_msg *m)
+static int read_start_lists(struct session *s, struct br_msg *m, struct br_err *err)
 {
     s->argc = br_rd_u32(&m->rd);
     if (s->argc > BR_EXEC_ARGS_MAX)
@@ -466,6 +467,8 @@ static int read_start_lists(struct session *s, struct br_msg *m)
     s->harness.is = harness == 1;
     if (s->harness.is)
         br_harness_get(&m->rd, &s->harness.it);
+    if (s->harness.is && br_msg_blob(m, BR_SCHEMA_MAX, &s->harness.schema, err) < 0)
+        return -BR_E_PEER_PROTOCOL;
     return harness > 1 || (s->harness.is && s->mode != BR_RUN_AGENT) ? -BR_E_PEER_PROTOCOL
                                                                      : br_rd_done(&m->rd);
 }
@@ -502,7 +505,7 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     s->streaming = br_rd_u8(&m->rd);
     s->wall_seconds = br_rd_u32(&m->rd);
     read_start_profile(s, m);
-    if (br_msg_blob(m, BR_GOAL_MAX, &s->goal, err) < 0 || read_start_lists(s, m) < 0)
+    if (br_msg_blob(m, BR_GOAL_MAX, &s->goal, err) < 0 || read_start_lists(s, m, err) < 0)
         return bad(c, m, err);
     open_chan(s, &s->client, m, "client", client_rules, BR_ARRAY_LEN(client_rules));
     /* a client that does not read is not waited for */

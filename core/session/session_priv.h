@@ -86,7 +86,6 @@ struct budget {
 /* What the broker says of a guest's requests, until the session has recorded it. */
 struct guest_event {
     enum br_msg_type type; /* GUEST_REQUEST, GUEST_RESPONSE, GUEST_REFUSED */
-    uint64_t at_us;        /* when it came */
     uint64_t serial;
     uint32_t route, messages, code, status, repairs, calls;
     uint64_t tokens, bytes, prompt, completion;
@@ -96,21 +95,19 @@ struct guest_event {
 };
 /* More of them that wait at one time end the run: a session is as fast as its record. */
 #define GUEST_EVENTS_MAX 4096u
-/* Requests in flight, of which is kept when they began and how large they are. */
-#define GUEST_SENT_MAX 256u
 
 /* A run of an adapter (harness.c); of other runs `is` is false. */
 struct harness {
     bool is;
     struct br_harness it;
+    struct br_buf schema;       /* JSON Schema of the artifact; empty: none */
     int sockets[2];             /* of the provider and of the gate, as pid 1 made them; or -1 */
     struct guest_event *events; /* owned; a ring of the next ones */
     size_t nevents, first;
-    struct guest_event *sent; /* owned; by serial */
-    struct gate *gate;        /* gate.c; owned; NULL: it is not served */
-    bool *withdrawn;          /* true: nobody waits any more for the answer to the open question */
-    unsigned open;            /* requests that were sent and have no answer yet */
-    uint64_t tokens;          /* that were charged, by what the broker says */
+    struct gate *gate; /* gate.c; owned; NULL: it is not served */
+    bool *withdrawn;   /* true: nobody waits any more for the answer to the open question */
+    unsigned open;     /* requests that were sent and have no answer yet */
+    uint64_t tokens;   /* that were charged, by what the broker says */
 };
 
 /* The one answer that a session waits for from each peer. */
@@ -421,6 +418,13 @@ void session_table_decide(struct session *s, const struct br_request *q, bool ag
 /* ---- harness.c, guest.c: a run of an adapter ---- */
 
 void session_run_harness(struct session *s, struct outcome *o);
+/*
+ * observe.c: a run whose adapter gives back one value of the operator's schema. Before the sandbox is
+ * asked for: can the schema be promised? And of the value: does it fit? Without a schema both do.
+ */
+int observe_schema(struct session *s, struct br_err *err);
+int observe_value(struct session *s, const json_t *value, struct br_err *err);
+
 /* Before the sandbox is asked for: does the profile have what an adapter needs? */
 int harness_check(struct session *s, struct br_err *err);
 /* The guest is about to be started. */

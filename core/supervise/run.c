@@ -201,8 +201,10 @@ static int start_session(struct supervisor *s, struct links *l, struct br_err *e
     for (uint32_t i = 0; i < ndefaults; i++)
         free(defaults[i]);
     br_buf_put_u8(&o.buf, q->adapter[0] != 0);
-    if (q->adapter[0])
+    if (q->adapter[0]) {
         br_harness_put(&o.buf, &s->harness);
+        put_blob(&o, &q->schema);
+    }
     br_out_fd(&o, br_steal_fd(&l->client[1]), true);
     if (records(s))
         br_out_fd(&o, br_steal_fd(&l->audit_session[1]), true);
@@ -435,6 +437,8 @@ static int open_places(struct supervisor *s, struct br_err *err)
         r = workspace_open(s, err);
         return r < 0 ? r : state_open(s, false, err);
     default:
+        if (s->req.schema.len) /* it observes */
+            return workspace_none(s, err);
         r = workspace_open(s, err);
         return r < 0 ? r : store_open(s, err);
     }

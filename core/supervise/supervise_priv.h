@@ -56,6 +56,7 @@ struct request {
     uint32_t argc;
     char adapter[BR_ADAPTER_REF_MAX]; /* ID@REVISION; "": Bridle's own agent */
     char resume[BR_ID_MAX];           /* a session of it; "": a new one */
+    struct br_buf schema;             /* JSON Schema of what it gives back; empty: none */
 };
 
 #define KEY_WORDS_MAX 16u
@@ -207,6 +208,8 @@ void sandbox_lost(struct supervisor *s);
 /* ---- workspace.c ---- */
 
 int workspace_open(struct supervisor *s, struct br_err *err);
+/* For a run that observes: nothing, which is an empty directory of the state. */
+int workspace_none(struct supervisor *s, struct br_err *err);
 /* The state directory alone; with `make` false, one that is not there stays away (state_fd -1). */
 int state_open(struct supervisor *s, bool make, struct br_err *err);
 /* Open (and make) the state directory and in it that of the audit store; refuses one inside the

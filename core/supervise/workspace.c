@@ -53,6 +53,26 @@ int workspace_open(struct supervisor *s, struct br_err *err)
     return 0;
 }
 
+#define OBSERVER_DIR "observer"
+
+int workspace_none(struct supervisor *s, struct br_err *err)
+{
+    int r = store_open(s, err);
+    if (r < 0)
+        return r;
+    if (mkdirat(s->state_fd, OBSERVER_DIR, 0700) < 0 && errno != EEXIST)
+        return br_err_errno(err, BR_E_STORE_FAILED,
+                            "'%s/" OBSERVER_DIR "' could not be made; nothing was started",
+                            s->state_dir);
+    s->workspace_fd = br_open_beneath(s->state_fd, OBSERVER_DIR, O_RDONLY | O_DIRECTORY, 0);
+    if (s->workspace_fd < 0 ||
+        (geteuid() == 0 && fchown(s->workspace_fd, BR_UID_SESSION, BR_UID_SESSION) < 0))
+        return br_err_errno(err, BR_E_STORE_FAILED,
+                            "'%s/" OBSERVER_DIR "' could not be used; nothing was started",
+                            s->state_dir);
+    return 0;
+}
+
 /* True if `fd` is `dir` or lies below it, told by identity and not by name. */
 static bool lies_within(int fd, int dir)
 {

@@ -18,8 +18,8 @@
        for the default), u8 policy_from (enum br_policy_from), str config_path, blob config (""),  \
        str model (""), str scenario_path, blob scenario (""), blob goal, u32 wall_seconds (0:      \
        default), u8 has_terminal, struct br_profile_choice, [str argv]n (modes exec and plan       \
-       only), str adapter (ID@REVISION; "": Bridle's own agent), str session (to resume; "": new)  \
-     */                                                                                            \
+       only), str adapter (ID@REVISION; "": Bridle's own agent), str session (to resume; "": new), \
+       blob JSON Schema of what an adapter gives back (""; none) */                                                                                            \
     X(CTL_RUN, 0x0101)                                                                             \
     /* str run_id, str model_label, u8 scripted; fds: client end of session, of audit */           \
     X(CTL_STARTED, 0x0102)                                                                         \
@@ -93,7 +93,8 @@
        str model, u8 scripted, u8 has_terminal, u8 streaming, u32 wall_seconds (0: default),       \
        struct br_profile_choice,                                                                   \
        [str profile, str image]n (as bridle.lua names them), blob goal, [str argv]n, [str default  \
-       allowed path]n (for a run without a manifest), u8 1 and struct br_harness, or 0; fds:       \
+       allowed path]n (for a run without a manifest), u8 1, struct br_harness and blob JSON      \
+       Schema, or 0; fds:                                                                          \
        client, audit (modes run and exec), policy script, then in mode run adapter script (not of  \
        a harness) and broker */                                                                    \
     X(SESSION_START, 0x0210)                                                                       \
@@ -310,6 +311,10 @@
     /* before SCRIPT_FAILED, if a policy has several errors: all of them, [str "FILE:LINE:         \
        text"]n, of which the first is what SCRIPT_FAILED says */                                   \
     X(COMPILE_ERRORS, 0x0708)                                                                      \
+    /* u8 1, blob JSON Schema: may it be used? then u8 0, blob JSON value: does it fit the schema  \
+       that was sent before? Answer: VALUE_FITS (empty) or SCRIPT_FAILED */                        \
+    X(VALUE, 0x0709)                                                                               \
+    X(VALUE_FITS, 0x070a)                                                                          \
                                                                                                    \
     /* ---- session <-> script, purpose adapter ---- */                                            \
     /* blob turn (JSON: model, messages, tools, max_tokens, stream); answer: str path, blob body,  \

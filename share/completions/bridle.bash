@@ -4,7 +4,7 @@ _bridle_files() { mapfile -t COMPREPLY < <(compgen -f -- "$cur"); }
 _bridle_dirs() { mapfile -t COMPREPLY < <(compgen -d -- "$cur"); }
 _bridle_words() { mapfile -t COMPREPLY < <(compgen -W "$1" -- "$cur"); }
 _bridle_profiles() {
-  mapfile -t COMPREPLY < <(compgen -W "run-v1 run-owner-v1 run-nolandlock-v1 workspace-v1 workspace-tmpfs-v1 observer-v1" -f -- "$cur")
+  mapfile -t COMPREPLY < <(compgen -W "run-v1 run-owner-v1 run-nolandlock-v1 workspace-v1 workspace-tmpfs-v1 observer-v1 observer-native-v1" -f -- "$cur")
 }
 _bridle_policy() {
   mapfile -t COMPREPLY < <(compgen -W "check show why replay diff test hold reload" -f -- "$cur")
@@ -13,7 +13,7 @@ _bridle_policy() {
 _bridle() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
   local verb=${COMP_WORDS[1]}
-  local verbs="run exec plan activate validate policy show promote state repl doctor image demo selftest bench help"
+  local verbs="run observe exec plan activate validate policy show promote state repl doctor image demo selftest bench help"
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
     _bridle_words "$verbs --help --version"
@@ -35,6 +35,24 @@ _bridle() {
         *)
           case $cur in
             -*) _bridle_words "--dir --task --policy --profile --image --adapter --model --config --scenario --timeout --json --help" ;;
+            *) : ;;
+          esac
+          ;;
+      esac
+      ;;
+    observe)
+      case $prev in
+        --schema) _bridle_files ;;
+        --input) _bridle_files ;;
+        -p | --policy) _bridle_files ;;
+        --profile) _bridle_profiles ;;
+        -m | --model) : ;;
+        --config) _bridle_files ;;
+        --scenario) _bridle_files ;;
+        --timeout) : ;;
+        *)
+          case $cur in
+            -*) _bridle_words "--schema --input --policy --profile --model --config --scenario --timeout --json --help" ;;
             *) : ;;
           esac
           ;;
