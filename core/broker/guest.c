@@ -104,7 +104,7 @@ void guest_accept(struct broker *b)
         BR_CLEANUP_FD int fd = accept4(b->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         struct ucred who = {.pid = 0, .uid = (uid_t)-1};
         socklen_t n = sizeof(who), k = sizeof(int);
-        int pass = 0;
+        int pass = 0, on = 1;
         if (fd < 0)
             return;
         if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) < 0 || who.uid != b->guest_uid ||
@@ -114,7 +114,10 @@ void guest_accept(struct broker *b)
                            "turned away");
             continue;
         }
-        if (getsockopt(fd, SOL_SOCKET, SO_PASSCRED, &pass, &k) < 0 || !pass)
+        /* inherited; but of who connected before the listener had it, what was sent until now names
+         * no sender, and is refused */
+        if (getsockopt(fd, SOL_SOCKET, SO_PASSCRED, &pass, &k) < 0 ||
+            (!pass && setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0))
             continue;
         if (guest_new(b, fd, who.pid))
             (void)br_steal_fd(&fd);

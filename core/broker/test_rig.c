@@ -332,6 +332,54 @@ static int on_end(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err 
     return 0;
 }
 
+static int on_guest_request(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct rig *r = ctx;
+    (void)c, (void)err;
+    r->request.serial = br_rd_u64(&m->rd);
+    r->request.route = br_rd_u32(&m->rd);
+    r->request.messages = br_rd_u32(&m->rd);
+    r->request.reserved = br_rd_u64(&m->rd);
+    r->request.bytes = br_rd_u64(&m->rd);
+    assert_int_equal(br_rd_done(&m->rd), 0);
+    r->nrequests++;
+    return 0;
+}
+
+static int on_guest_response(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct rig *r = ctx;
+    struct rig_response *a = &r->response;
+    (void)c, (void)err;
+    br_buf_put(&r->seen, m->rd.p, m->rd.len);
+    a->serial = br_rd_u64(&m->rd);
+    a->code = br_rd_u32(&m->rd);
+    br_rd_str(&m->rd, a->text, sizeof(a->text));
+    a->status = br_rd_u32(&m->rd);
+    br_rd_str(&m->rd, a->finish, sizeof(a->finish));
+    a->prompt = br_rd_u64(&m->rd);
+    a->completion = br_rd_u64(&m->rd);
+    a->settled = br_rd_u8(&m->rd);
+    a->repairs = br_rd_u32(&m->rd);
+    a->calls = br_rd_u32(&m->rd);
+    a->bytes = br_rd_u64(&m->rd);
+    assert_int_equal(br_rd_done(&m->rd), 0);
+    assert_true(r->nresponses < r->nrequests);
+    r->nresponses++;
+    return 0;
+}
+
+static int on_guest_refused(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct rig *r = ctx;
+    (void)c, (void)err;
+    r->refused_code = br_rd_u32(&m->rd);
+    br_rd_str(&m->rd, r->refused_text, sizeof(r->refused_text));
+    assert_int_equal(br_rd_done(&m->rd), 0);
+    r->nrefused++;
+    return 0;
+}
+
 static int on_secret(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct rig *r = ctx;
@@ -352,6 +400,9 @@ static const struct br_msg_rule session_rules[] = {
     {BR_MSG_PROV_HEAD, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_head},
     {BR_MSG_PROV_DATA, BR_PERMIT, 0, BR_MSG_MAX, 0, 1, on_data},
     {BR_MSG_PROV_END, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_end},
+    {BR_MSG_GUEST_REQUEST, BR_PERMIT, 32, 32, 0, 0, on_guest_request},
+    {BR_MSG_GUEST_RESPONSE, BR_PERMIT, 53, BR_MSG_MAX, 0, 0, on_guest_response},
+    {BR_MSG_GUEST_REFUSED, BR_PERMIT, 8, BR_MSG_MAX, 0, 0, on_guest_refused},
 };
 static const struct br_msg_rule audit_rules[] = {
     {BR_MSG_SECRET, BR_PERMIT, 0, BR_MSG_MAX, 0, 1, on_secret},
@@ -512,6 +563,9 @@ static void start_broker(struct rig *r, const struct rig_options *o, int session
     br_lease_put(&out.buf, o->lease.max_requests ? &o->lease : &generous);
     br_out_fd(&out, session, false);
     br_out_fd(&out, egress, false);
+    r->page = memfd_create("account", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(r->page, BR_ACCOUNT_PAGE), 0);
+    br_out_fd(&out, r->page, false);
     assert_int_equal(br_chan_send(&r->sup_broker, BR_MSG_BROKER_START, 0, &out, NULL), 0);
 }
 
@@ -539,7 +593,7 @@ int rig_start(struct rig *r, const struct rig_options *o)
     pair(session);
     pair(broker);
     pair(audit);
-    br_chan_init(&r->session, session[0], "broker", session_rules, 3, r);
+    br_chan_init(&r->session, session[0], "broker", session_rules, BR_ARRAY_LEN(session_rules), r);
     br_chan_init(&r->audit, audit[0], "egress", audit_rules, 1, r);
     bool ok = true;
     if (o->scenario) {
@@ -612,6 +666,9 @@ void rig_stop(struct rig *r, int broker_status, int egress_status)
     if (log.len && getenv("BRIDLE_TEST_VERBOSE"))
         print_message("%.*s", (int)log.len, (const char *)log.data);
     br_close(&r->log_fd);
+    br_close(&r->page);
+    if (r->listener[0])
+        (void)unlink(r->listener);
     if (r->dir[0]) {
         (void)unlink(r->socket);
         (void)rmdir(r->dir);
@@ -649,6 +706,58 @@ void rig_ask_wait(struct rig *r, uint64_t id)
     rig_ask(r, id);
     assert_true(rig_until(r, &r->have_end, 20000));
     assert_int_equal(r->end_id, id);
+}
+
+static void make_dir(struct rig *r)
+{
+    if (r->dir[0])
+        return;
+    snprintf(r->dir, sizeof(r->dir), "/tmp/bridle-test-XXXXXX");
+    assert_non_null(mkdtemp(r->dir));
+    assert_int_equal(chmod(r->dir, 0711), 0);
+}
+
+void rig_listen(struct rig *r)
+{
+    make_dir(r);
+    snprintf(r->listener, sizeof(r->listener), "%s/guests.sock", r->dir);
+    BR_CLEANUP_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    memcpy(a.sun_path, r->listener, strlen(r->listener) + 1);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+    assert_int_equal(chmod(r->listener, 0666), 0);
+    int on = 1; /* as bridle-init does */
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)), 0);
+    assert_int_equal(listen(fd, 128), 0);
+    BR_CLEANUP_OUT struct br_out out = BR_OUT_INIT;
+    br_out_fd(&out, fd, false);
+    assert_int_equal(br_chan_send(&r->sup_broker, BR_MSG_BROKER_LISTEN, 0, &out, NULL), 0);
+}
+
+struct br_account_sums rig_account(const struct rig *r)
+{
+    struct br_account_sums s = {.requests = 0};
+    struct br_err err;
+    if (br_account_page_read(r->page, "run_test", &s, &err) != 1)
+        fail_msg("the account cannot be read: %s", err.text);
+    return s;
+}
+
+static void until(struct rig *r, const unsigned *count, unsigned n)
+{
+    for (unsigned i = 0; i < 1500 && *count < n; i++)
+        (void)rig_until(r, NULL, 10);
+    assert_int_equal(*count, n);
+}
+
+void rig_until_responses(struct rig *r, unsigned n)
+{
+    until(r, &r->nresponses, n);
+}
+
+void rig_until_refused(struct rig *r, unsigned n)
+{
+    until(r, &r->nrefused, n);
 }
 
 const char *rig_body(struct rig *r)

@@ -91,6 +91,23 @@ struct rig {
     char end_text[BR_ERR_TEXT_MAX];
     uint64_t request_bytes, response_bytes;
     unsigned ends;
+    /* of guests, as the session is told */
+    int page;           /* of the account */
+    char listener[128]; /* path of the guests' socket; "": none yet */
+    unsigned nrequests, nresponses, nrefused;
+    struct rig_response {
+        uint64_t serial;
+        uint32_t code, status, repairs, calls;
+        char text[BR_ERR_TEXT_MAX], finish[32];
+        uint64_t prompt, completion, bytes;
+        uint8_t settled;
+    } response; /* the last one */
+    struct {
+        uint64_t serial, reserved, bytes;
+        uint32_t route, messages;
+    } request;
+    uint32_t refused_code;
+    char refused_text[BR_ERR_TEXT_MAX];
     /* audit */
     unsigned secrets;
     bool secret_right, silent;
@@ -113,6 +130,13 @@ bool rig_until(struct rig *r, const bool *flag, unsigned ms);
 /* rig_ask() and wait for its end. */
 void rig_ask_wait(struct rig *r, uint64_t id);
 const char *rig_body(struct rig *r);
+/* Give the broker a socket for guests; r->listener is its path. */
+void rig_listen(struct rig *r);
+/* What is on the account's page. */
+struct br_account_sums rig_account(const struct rig *r);
+/* Serve until so many GUEST_RESPONSE, or GUEST_REFUSED, have come. */
+void rig_until_responses(struct rig *r, unsigned n);
+void rig_until_refused(struct rig *r, unsigned n);
 /* Wait for a child; its status as waitpid(2) gives it, or -1 after ms. */
 int rig_wait_child(pid_t pid, unsigned ms);
 

@@ -26,7 +26,10 @@ int br_init_listen(struct br_init *in, const char *word, struct br_err *err)
             continue;
         snprintf(sa.sun_path, sizeof(sa.sun_path), "%s", known[i].path);
         BR_CLEANUP_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (fd < 0 || bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 || listen(fd, BACKLOG) < 0)
+        /* who reads is told who sent each piece, from the first connection on */
+        const int on = 1;
+        if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0 ||
+            bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 || listen(fd, BACKLOG) < 0)
             return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                                 "the socket '%s' of the sandbox could not be made", known[i].path);
         in->sockets[i] = br_steal_fd(&fd);
