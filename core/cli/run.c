@@ -42,6 +42,12 @@ int br_cli_run(const struct br_cli_args *a)
         return br_cli_fail(&err);
     if (join_goal(a, &goal, &err) < 0)
         return br_cli_fail(&err);
+    if (br_cli_opt(a, "resume") && !br_cli_opt(a, "adapter") && !br_cli_opt(a, "task")) {
+        (void)br_err_set(&err, BR_E_USAGE,
+                         "--resume goes on with a session of an adapter, and none was named (-a); "
+                         "nothing was started");
+        return br_cli_fail(&err);
+    }
     struct br_cli_foreground f = {.mode = BR_RUN_AGENT,
                                   .args = a,
                                   .dir = br_cli_opt(a, "dir"),
@@ -49,6 +55,7 @@ int br_cli_run(const struct br_cli_args *a)
                                   .goal = (char *)goal.data,
                                   .json = br_cli_opt(a, "json") != NULL,
                                   .adapter = br_cli_opt(a, "adapter"),
+                                  .resume = br_cli_opt(a, "resume"),
                                   .wall_seconds = seconds};
     const char *p = br_cli_opt(a, "policy");
     if (f.adapter && p && !br_cli_opt(a, "profile") && is_profile(p)) {

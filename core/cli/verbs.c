@@ -66,6 +66,8 @@ const struct br_cli_verb br_cli_verbs[] = {
                   "a harness of its own instead of Bridle's agent, as\n"
                   "ID@REVISION; it must be named in bridle.lua",
                   BR_COMPLETE_NONE},
+                 {"resume", 0, "ID", "with an adapter: go on with this session of it",
+                  BR_COMPLETE_NONE},
                  {"model", 'm', "MODEL", "a model, as NAME or PROVIDER/NAME", BR_COMPLETE_NONE},
                  OPT_CONFIG,
                  {"scenario", 0, "FILE", "what the scripted provider plays", BR_COMPLETE_FILE},

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "supervise/supervise_priv.h"
+#include "supervise/sessions.h"
 
 #define ADAPTER_TIMEOUT_US (5u * 1000000u)
 
@@ -233,7 +233,7 @@ int harness_choose(struct supervisor *s, struct br_err *err)
     if (h->resume)
         snprintf(h->session_id, sizeof(h->session_id), "%s", s->req.resume);
     else if (h->adapter.session)
-        br_id_make(h->session_id, "ses");
+        session_id_make(h->session_id);
     return 0;
 }
 

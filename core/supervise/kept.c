@@ -105,6 +105,7 @@ int kept_begin(struct supervisor *s, struct br_plan *plan, struct br_err *err)
     snprintf(k.workspace, sizeof(k.workspace), "%s", s->req.workspace);
     snprintf(k.profile, sizeof(k.profile), "%s", plan->profile);
     snprintf(k.image, sizeof(k.image), "%s", plan->image);
+    snprintf(k.adapter, sizeof(k.adapter), "%s", s->req.adapter);
     int r = write_record(s, &k, err);
     if (r == 0) {
         memcpy(plan->keep, s->run_id, sizeof(plan->keep));

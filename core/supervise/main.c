@@ -363,7 +363,8 @@ int main(int argc, char **argv)
                                   .state_fd = -1,
                                   .store_fd = -1,
                                   .init_session_end = -1,
-                                  .sandbox_pidfd = -1};
+                                  .sandbox_pidfd = -1,
+                                  .session_lock = -1};
     struct br_err err = {.code = BR_OK};
     br_log_init("bridled", BR_LOG_WARN);
     struct stat st;

@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "supervise/supervise_priv.h"
+#include "supervise/sessions.h"
 
 #define PID1_END_MS 10000
 
@@ -252,6 +252,8 @@ static int on_resolved(struct br_chan *c, struct br_msg *m, void *ctx, struct br
     }
     r = s->req.mode == BR_RUN_ACTIVATE ? keep_facts(s, &plan, &facts, &why)
                                        : activation_check(s, &plan, &facts, &why);
+    if (r == 0 && s->req.mode != BR_RUN_ACTIVATE)
+        r = session_open(s, &plan, &why);
     if (r == 0)
         r = kept_begin(s, &plan, &why);
     if (r == 0)

@@ -413,6 +413,7 @@ static void finish(struct supervisor *s)
         program_stop(s, quiet[i], 0);
     sweep(s);
     kept_end(s);
+    session_close(s);
     if (records(s))
         close_record(s);
     if (s->req.mode == BR_RUN_ACTIVATE)

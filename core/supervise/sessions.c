@@ -157,12 +157,123 @@ int session_touch(int state_fd, const char *id, struct br_err *err)
     return r;
 }
 
-/* ---- list and remove ---- */
+/* ---- of a run ---- */
 
 static void image_name(const char *id, char name[96])
 {
     snprintf(name, 96, "state-%.63s.img", id);
 }
+
+static bool has_state(const struct supervisor *s, const char *id)
+{
+    char name[96];
+    BR_CLEANUP_FD int leases = kept_leases(s);
+    image_name(id, name);
+    return leases >= 0 && faccessat(leases, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* What may be asked of which model, as far as the operator decides it. */
+static void put_model_policy(const struct supervisor *s, char *dst, size_t cap)
+{
+    struct br_lease l = {.seconds = UINT32_MAX};
+    harness_lease(s, &l);
+    int n = snprintf(dst, cap,
+                     "routes=%u answers=%u requests=%u request-bytes=%llu response-bytes=%llu "
+                     "tokens=%llu answer-tokens=%u in-flight=%u at=%s tools=%s",
+                     l.routes, l.answers, l.max_requests, (unsigned long long)l.max_request_bytes,
+                     (unsigned long long)l.max_response_bytes, (unsigned long long)l.max_tokens,
+                     l.max_answer_tokens, l.max_in_flight, s->provider.base_url,
+                     l.any_tools ? "*" : "");
+    for (uint32_t i = 0; i < l.ntools && n > 0 && (size_t)n < cap; i++)
+        n += snprintf(dst + n, cap - (size_t)n, "%s%s", i ? "," : "", l.tools[i]);
+}
+
+static int identify(const struct supervisor *s, const struct br_plan *plan,
+                    struct session_identity *is, struct br_err *err)
+{
+    struct stat st;
+    char hex[65];
+    const struct br_adapter *a = &s->harness.adapter;
+    if (fstat(s->workspace_fd, &st) < 0)
+        return br_err_errno(err, BR_E_INVALID_WORKSPACE, "the workspace cannot be examined");
+    memset(is, 0, sizeof(*is));
+    snprintf(is->adapter, sizeof(is->adapter), "%s", a->id);
+    snprintf(is->revision, sizeof(is->revision), "%u", (unsigned)a->revision);
+    snprintf(is->profile, sizeof(is->profile), "%s", plan->profile);
+    snprintf(is->profile_version, sizeof(is->profile_version), "%u", plan->profile_version);
+    br_hex(hex, plan->profile_sha256, sizeof(plan->profile_sha256));
+    snprintf(is->profile_text, sizeof(is->profile_text), "%s", hex);
+    snprintf(is->image, sizeof(is->image), "%s", plan->image);
+    snprintf(is->workspace, sizeof(is->workspace), "%s", s->req.workspace);
+    snprintf(is->workspace_id, sizeof(is->workspace_id), "%llu:%llu", (unsigned long long)st.st_dev,
+             (unsigned long long)st.st_ino);
+    snprintf(is->policy, sizeof(is->policy), "%s",
+             s->req.pin.sha256[0] ? s->req.pin.sha256 : "built-in");
+    snprintf(is->model, sizeof(is->model), "%s", s->provider.model);
+    put_model_policy(s, is->model_policy, sizeof(is->model_policy));
+    snprintf(is->owner, sizeof(is->owner), "%u", (unsigned)geteuid());
+    return 0;
+}
+
+int session_open(struct supervisor *s, struct br_plan *plan, struct br_err *err)
+{
+    static struct session_identity is;
+    const struct br_harness *h = &s->harness;
+    const char *id = h->session_id;
+    if (!s->req.adapter[0] || !id[0])
+        return 0;
+    if (plan->disks[BR_DISK_STATE].kind != BR_QUOTA_EXT4)
+        return !h->resume ? 0
+                          : br_err_set(err, BR_E_REQUIREMENT_MISSING,
+                                       "the profile '%s' has its state disk in memory: sessions "
+                                       "with it end with their run, and none goes on; nothing was "
+                                       "started. Use a profile with an 'ext4' state disk, such as "
+                                       "workspace-v1",
+                                       plan->profile);
+    if (plan->state[0])
+        return br_err_set(err, BR_E_REQUIREMENT_MISSING,
+                          "the profile '%s' names its state disk ('%s'), and a session has one of "
+                          "its own; nothing was started. Leave the name out of the profile",
+                          plan->profile, plan->state);
+    if (!br_is_kebab(id, sizeof(plan->state) - 1))
+        return br_err_set(err, BR_E_NOT_FOUND, "'%.64s' is no id of a session; nothing was started",
+                          id);
+    int r = identify(s, plan, &is, err);
+    if (r == 0 && h->resume)
+        r = session_resume(s->state_fd, id, &is, &s->session_lock, err);
+    else if (r == 0)
+        r = session_create(s->state_fd, id, &is,
+                           h->terms.keep_seconds ? h->terms.keep_seconds : SESSION_SECONDS,
+                           &s->session_lock, err);
+    if (r == 0 && h->resume && !has_state(s, id)) {
+        br_close(&s->session_lock);
+        r = br_err_set(err, BR_E_NOT_FOUND,
+                       "the state of the session '%s' is not there any more; nothing was started. "
+                       "Begin a new session",
+                       id);
+    }
+    if (r == 0)
+        snprintf(plan->state, sizeof(plan->state), "%s", id);
+    return r;
+}
+
+void session_close(struct supervisor *s)
+{
+    struct br_err err = {.code = BR_OK};
+    const char *id = s->harness.session_id;
+    if (s->session_lock < 0)
+        return;
+    BR_CLEANUP_FD int dir = record_dir(s->state_fd, SESSIONS_DIR, false);
+    if (dir >= 0 && !s->harness.resume && !has_state(s, id)) {
+        (void)unlinkat(dir, id, 0);
+        unlock_new(dir, id, &s->session_lock);
+    } else if (session_touch(s->state_fd, id, &err) < 0) {
+        br_log(BR_LOG_WARN, "%s", err.text);
+    }
+    br_close(&s->session_lock);
+}
+
+/* ---- list and remove ---- */
 
 int session_row(int dir, int leases, const char *id, const char *text, struct br_state_row *w)
 {

@@ -44,6 +44,15 @@ int session_resume(int state_fd, const char *id, const struct session_identity *
 /* It was used now. */
 int session_touch(int state_fd, const char *id, struct br_err *err);
 
+/*
+ * Before the launch of a run whose adapter keeps sessions: a new one, or the one that is to go on,
+ * which must be as it was; the plan gets its state disk. As session_resume(). A profile whose state
+ * disk is in memory has no sessions that could be resumed: -BR_E_REQUIREMENT_MISSING.
+ */
+int session_open(struct supervisor *s, struct br_plan *plan, struct br_err *err);
+/* After the end of the sandbox. A new one that never had a sandbox is forgotten. */
+void session_close(struct supervisor *s);
+
 /* For `bridle state`: 0 if the text is a record. */
 int session_row(int dir, int leases, const char *id, const char *text, struct br_state_row *w);
 /* Remove it with its state. -BR_E_IN_USE, -BR_E_NOT_FOUND. */

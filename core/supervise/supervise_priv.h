@@ -159,6 +159,7 @@ struct supervisor {
     uint64_t sandbox_ms;
     char sandbox_detail[BR_NAME_MAX];
 
+    int session_lock;      /* the harness's session is this run's; sessions.c */
     bool keeping;          /* the workspace lease of this run may stay; kept.c */
     uint64_t keep_seconds; /* how long; 0: the default */
 

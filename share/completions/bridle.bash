@@ -28,13 +28,14 @@ _bridle() {
         --profile) _bridle_profiles ;;
         --image) : ;;
         -a | --adapter) : ;;
+        --resume) : ;;
         -m | --model) : ;;
         --config) _bridle_files ;;
         --scenario) _bridle_files ;;
         --timeout) : ;;
         *)
           case $cur in
-            -*) _bridle_words "--dir --task --policy --profile --image --adapter --model --config --scenario --timeout --json --help" ;;
+            -*) _bridle_words "--dir --task --policy --profile --image --adapter --resume --model --config --scenario --timeout --json --help" ;;
             *) : ;;
           esac
           ;;
