@@ -1,5 +1,5 @@
---- An inference cell made by Bridle itself: one process, which asks its model once. No workspace, no shell, no
---- program but its own.
+--- An inference cell made by Bridle itself: one process, which asks its model once. No workspace, no shell,
+--- no program but its own.
 return {
   name = "observer-native-v1",
   version = 1,

@@ -322,9 +322,10 @@ static bool chat_read(struct br_answer *a, struct br_scan *j, bool whole)
 
 static unsigned hole(struct br_hole *h, unsigned n, const struct br_slice *s)
 {
-    if (s->p)
-        h[n++] = (struct br_hole){.p = s->p, .n = s->n};
-    return n;
+    if (!s->p)
+        return n;
+    h[n] = (struct br_hole){.p = s->p, .n = s->n};
+    return n + 1;
 }
 
 static unsigned chat_holes(const struct br_answer *a, struct br_hole *h)

@@ -267,18 +267,22 @@ static bool responses_read(struct br_answer *a, struct br_scan *j, bool whole)
 static unsigned responses_holes(const struct br_answer *a, struct br_hole *h)
 {
     const struct br_responses_read *r = a->read.responses;
-    unsigned n = 0;
+    unsigned n = 1;
     if (!r->delta.p || r->has_item || r->has_response ||
         !br_slice_is(&a->type, "response.output_text.delta"))
         return 0;
-    h[n++] = (struct br_hole){.p = r->delta.p, .n = r->delta.n};
-    if (r->noise.p)
-        h[n++] = (struct br_hole){.p = r->noise.p, .n = r->noise.n};
+    h[0] = (struct br_hole){.p = r->delta.p, .n = r->delta.n};
+    if (r->noise.p) {
+        h[n] = (struct br_hole){.p = r->noise.p, .n = r->noise.n};
+        n++;
+    }
     bool digits = r->number.n > 0;
     for (size_t i = 0; i < r->number.n; i++)
         digits = digits && r->number.p[i] >= '0' && r->number.p[i] <= '9';
-    if (digits)
-        h[n++] = (struct br_hole){.p = r->number.p, .n = r->number.n, .number = true};
+    if (digits) {
+        h[n] = (struct br_hole){.p = r->number.p, .n = r->number.n, .number = true};
+        n++;
+    }
     return n;
 }
 

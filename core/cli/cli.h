@@ -99,9 +99,9 @@ int br_cli_flush(void);
 /* The text of --help for a verb, or for the program (verb NULL), on stdout. */
 void br_cli_help(const struct br_cli_verb *verb);
 
-br_cli_verb_fn br_cli_observe, br_cli_run, br_cli_exec, br_cli_plan, br_cli_activate, br_cli_validate, br_cli_show,
-    br_cli_doctor, br_cli_demo, br_cli_bench, br_cli_selftest, br_cli_image, br_cli_policy,
-    br_cli_repl, br_cli_state, br_cli_promote, br_cli_help_verb;
+br_cli_verb_fn br_cli_observe, br_cli_run, br_cli_exec, br_cli_plan, br_cli_activate,
+    br_cli_validate, br_cli_show, br_cli_doctor, br_cli_demo, br_cli_bench, br_cli_selftest,
+    br_cli_image, br_cli_policy, br_cli_repl, br_cli_state, br_cli_promote, br_cli_help_verb;
 
 /* policy.c: behind `why process.exec` everything is the command. */
 bool br_cli_policy_words(char *const *operands, unsigned n);
@@ -330,7 +330,8 @@ struct br_cli_foreground {
     const char *profile; /* NULL: --profile, if the verb has it */
     const char *adapter; /* ID@REVISION; NULL: Bridle's own agent */
     const char *resume;  /* a session; NULL: a new one */
-    const char *schema;  /* JSON Schema of what it gives back, which is all that is shown; NULL: none */
+    const char
+        *schema; /* JSON Schema of what it gives back, which is all that is shown; NULL: none */
     char *const *argv;
     unsigned argc;
     bool json;

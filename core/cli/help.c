@@ -81,7 +81,9 @@ void br_cli_help(const struct br_cli_verb *verb)
 /* ---- completion ----------------------------------------------------------------------------- */
 
 /* The built-in ones; a test compares them with the files of profiles/. */
-#define PROFILES "run-v1 run-owner-v1 run-nolandlock-v1 workspace-v1 workspace-tmpfs-v1 observer-v1 observer-native-v1"
+#define PROFILES                                                                                   \
+    "run-v1 run-owner-v1 run-nolandlock-v1 workspace-v1 workspace-tmpfs-v1 observer-v1 "           \
+    "observer-native-v1"
 #define POLICY_ACTIONS "check show why replay diff test hold reload"
 #define BACKENDS "native bwrap docker"
 

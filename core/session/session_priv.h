@@ -419,8 +419,9 @@ void session_table_decide(struct session *s, const struct br_request *q, bool ag
 
 void session_run_harness(struct session *s, struct outcome *o);
 /*
- * observe.c: a run whose adapter gives back one value of the operator's schema. Before the sandbox is
- * asked for: can the schema be promised? And of the value: does it fit? Without a schema both do.
+ * observe.c: a run whose adapter gives back one value of the operator's schema. Before the sandbox
+ * is asked for: can the schema be promised? And of the value: does it fit? Without a schema both
+ * do.
  */
 int observe_schema(struct session *s, struct br_err *err);
 int observe_value(struct session *s, const json_t *value, struct br_err *err);

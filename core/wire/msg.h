@@ -19,7 +19,7 @@
        str model (""), str scenario_path, blob scenario (""), blob goal, u32 wall_seconds (0:      \
        default), u8 has_terminal, struct br_profile_choice, [str argv]n (modes exec and plan       \
        only), str adapter (ID@REVISION; "": Bridle's own agent), str session (to resume; "": new), \
-       blob JSON Schema of what an adapter gives back (""; none) */                                                                                            \
+       blob JSON Schema of what an adapter gives back (""; none) */                                \
     X(CTL_RUN, 0x0101)                                                                             \
     /* str run_id, str model_label, u8 scripted; fds: client end of session, of audit */           \
     X(CTL_STARTED, 0x0102)                                                                         \
@@ -93,7 +93,7 @@
        str model, u8 scripted, u8 has_terminal, u8 streaming, u32 wall_seconds (0: default),       \
        struct br_profile_choice,                                                                   \
        [str profile, str image]n (as bridle.lua names them), blob goal, [str argv]n, [str default  \
-       allowed path]n (for a run without a manifest), u8 1, struct br_harness and blob JSON      \
+       allowed path]n (for a run without a manifest), u8 1, struct br_harness and blob JSON        \
        Schema, or 0; fds:                                                                          \
        client, audit (modes run and exec), policy script, then in mode run adapter script (not of  \
        a harness) and broker */                                                                    \
