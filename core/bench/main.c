@@ -123,11 +123,18 @@ static int prepare(struct br_err *err)
     return 0;
 }
 
-static int measure_all(bool launches_only, struct br_err *err)
+/* The whole table, or a part of it. */
+enum part { PART_ALL, PART_LAUNCHES, PART_PROVIDER };
+
+static int measure_all(enum part part, struct br_err *err)
 {
     struct bench_launcher *l = NULL;
-    int r = bench_launches(static_true, static_true_fd, bin_path, bench_dir, workspace, err);
-    if (r < 0 || launches_only)
+    int r = 0;
+    if (part != PART_PROVIDER)
+        r = bench_launches(static_true, static_true_fd, bin_path, bench_dir, workspace, err);
+    if (r == 0 && part != PART_LAUNCHES)
+        r = bench_provider(err);
+    if (r < 0 || part != PART_ALL)
         return r;
     r = bench_launcher_open(&l, bin_path, workspace, 1, err);
     if (r == 0)
@@ -136,11 +143,11 @@ static int measure_all(bool launches_only, struct br_err *err)
     return r < 0 ? r : rest_rows(err);
 }
 
-static int measure(bool json, bool launches)
+static int measure(bool json, enum part part)
 {
     struct br_err err = {.code = BR_OK};
     bench_begin(json);
-    int r = measure_all(launches, &err);
+    int r = measure_all(part, &err);
     if (r == 0)
         return bench_end();
     br_log(BR_LOG_ERROR, "%s", err.text);
@@ -151,7 +158,7 @@ static int measure(bool json, bool launches)
  * Measures in a child, and removes what it made, however it ended: its own end, a signal to it, or
  * one to this process, which is passed on.
  */
-static int supervise(bool json, bool launches)
+static int supervise(bool json, enum part part)
 {
     sigset_t set, old;
     int status = 0, sig = 0;
@@ -165,7 +172,7 @@ static int supervise(bool json, bool launches)
     if (pid == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         sigprocmask(SIG_SETMASK, &old, NULL);
-        int code = measure(json, launches);
+        int code = measure(json, part);
         (void)fflush(NULL);
         _exit(code);
     }
@@ -191,13 +198,17 @@ int main(int argc, char **argv)
     struct br_err err = {.code = BR_OK};
     br_log_init("bridle-bench", BR_LOG_WARN);
     bool json = argc >= 2 && strcmp(argv[1], "--json") == 0;
-    bool launches = argc == 2 + json && strcmp(argv[1 + json], "launches") == 0;
-    if (argc != 1 + json + launches) {
-        fprintf(stderr, "usage: bridle bench [--json] [launches]\n");
+    enum part part = PART_ALL;
+    if (argc == 2 + json && strcmp(argv[1 + json], "launches") == 0)
+        part = PART_LAUNCHES;
+    else if (argc == 2 + json && strcmp(argv[1 + json], "provider") == 0)
+        part = PART_PROVIDER;
+    if (argc != 1 + json + (part != PART_ALL)) {
+        fprintf(stderr, "usage: bridle-bench [--json] [launches|provider]\n");
         return br_code_exit(BR_E_USAGE);
     }
     if (prepare(&err) == 0)
-        return supervise(json, launches);
+        return supervise(json, part);
     if (scratch[0])
         (void)br_scratch_remove(scratch);
     br_log(BR_LOG_ERROR, "%s", err.text);
