@@ -139,7 +139,9 @@ static int listen_guest(struct bench_bridle *b, struct bench_way *w, struct br_e
     snprintf(w->path, sizeof(w->path), "%s/provider.sock", bench_scratch());
     snprintf(a.sun_path, sizeof(a.sun_path), "%s", w->path);
     BR_CLEANUP_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, 256) < 0)
+    int on = 1;
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0 ||
+        bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, 256) < 0)
         return br_err_errno(err, BR_E_IO, "the guest's socket could not be made");
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_out_fd(&o, fd, false);
