@@ -45,7 +45,6 @@ return {
     disks = {
       workspace = { kind = "tmpfs", bytes = 1 << 30, inodes = 100000 },
       state = { kind = "tmpfs", bytes = 64 << 20, inodes = 10000 },
-      scratch = { kind = "tmpfs", bytes = 256 << 20, inodes = 20000 },
     },
   },
   offers = {},

@@ -1,5 +1,6 @@
---- A coding harness: a copy of the workspace and a state directory on disks with quotas, scratch
---- space, an image with an immutable id. Needs root and loop devices.
+--- A coding harness: a copy of the workspace and a state directory on disks with quotas, a read-only
+--- image with an immutable id, /tmp and home in memory, no network, and a provider through one socket. All
+--- of it, or nothing is started. Needs root and loop devices.
 return {
   name = "workspace-v1",
   version = 1,
@@ -45,7 +46,6 @@ return {
     disks = {
       workspace = { kind = "ext4", bytes = 4 << 30, inodes = 200000 },
       state = { kind = "ext4", bytes = 1 << 30, inodes = 50000 },
-      scratch = { kind = "tmpfs", bytes = 512 << 20, inodes = 50000 },
     },
   },
   offers = { "workspace-tmpfs-v1" },

@@ -17,13 +17,17 @@ bool guest_note(struct session *s, const struct guest_event *e)
     struct harness *h = &s->harness;
     if (!h->events)
         h->events = calloc(GUEST_EVENTS_MAX, sizeof(*h->events));
-    if (!h->events || h->nevents == GUEST_EVENTS_MAX)
+    if (!h->sent)
+        h->sent = calloc(GUEST_SENT_MAX, sizeof(*h->sent));
+    if (!h->events || !h->sent || h->nevents == GUEST_EVENTS_MAX)
         return false;
     if (e->type == BR_MSG_GUEST_RESPONSE && h->open == 0)
         return false;
     h->open += e->type == BR_MSG_GUEST_REQUEST;
     h->open -= e->type == BR_MSG_GUEST_RESPONSE;
-    h->events[(h->first + h->nevents++) % GUEST_EVENTS_MAX] = *e;
+    struct guest_event *slot = &h->events[(h->first + h->nevents++) % GUEST_EVENTS_MAX];
+    *slot = *e;
+    slot->at_us = br_now_us();
     return true;
 }
 
@@ -36,15 +40,50 @@ static int record_request(struct session *s, const struct guest_event *e)
 {
     char id[BR_ID_MAX];
     request_id(e, id);
+    s->harness.sent[e->serial % GUEST_SENT_MAX] = *e;
     s->budget.steps++;
     return session_record(s, "model.request", "agent",
                           json_pack("{s:s, s:s, s:I}", "requestId", id, "model", s->model,
                                     "messageCount", (json_int_t)(e->messages ? e->messages : 1)));
 }
 
+/* The guest was told more: what the broker says may quote what the guest, or the provider, wrote.
+ */
 static json_t *error_of(const struct guest_event *e)
 {
-    return json_pack("{s:s, s:s}", "code", br_code_name((int)e->code), "message", e->text);
+    const char *text = "the request failed";
+    switch (e->code) {
+    case BR_E_LEASE_REFUSED:
+        text = "the lease of the run does not allow it; nothing was sent";
+        break;
+    case BR_E_DENIED:
+        text = "who asked is not the guest of this run; nothing was sent";
+        break;
+    case BR_E_LIMIT_EXCEEDED:
+        text = "it is larger than it may be";
+        break;
+    case BR_E_PROVIDER_INVALID:
+        text = "the answer contradicts itself, or could not be read";
+        break;
+    case BR_E_PROVIDER_STATUS:
+        text = "the provider answered with an error";
+        break;
+    case BR_E_PROVIDER_TRUNCATED:
+        text = "the answer ended too early";
+        break;
+    case BR_E_PROVIDER_UNREACHABLE:
+        text = "the provider could not be reached";
+        break;
+    case BR_E_TIMEOUT:
+        text = "there was no answer in time";
+        break;
+    case BR_E_CANCELED:
+        text = "the guest left before the answer was complete";
+        break;
+    default:
+        break;
+    }
+    return json_pack("{s:s, s:s}", "code", br_code_name((int)e->code), "message", text);
 }
 
 /* The reasons that clients know; a provider may have others. */
@@ -60,12 +99,19 @@ static const char *finish_of(const struct guest_event *e)
 static int record_response(struct session *s, const struct guest_event *e)
 {
     char id[BR_ID_MAX];
+    static const char *const routes[] = {"chat", "responses", "messages", "models"};
+    const struct guest_event *sent = &s->harness.sent[e->serial % GUEST_SENT_MAX];
+    bool known = sent->serial == e->serial && sent->type == BR_MSG_GUEST_REQUEST;
+    unsigned route = known && sent->route ? (unsigned)__builtin_ctz(sent->route) : 4;
     request_id(e, id);
     json_t *receipt = json_pack(
-        "{s:s, s:i, s:i, s:I, s:i, s:b, s:b, s:I, s:I}", "requestId", id, "status",
-        (int)(e->status < 1000 ? e->status : 0), "requestBytes", 0, "responseBytes",
-        (json_int_t)e->bytes, "durationMs", 0, "scripted", (int)s->scripted, "settled",
-        (int)e->settled, "toolCalls", (json_int_t)e->calls, "repairs", (json_int_t)e->repairs);
+        "{s:s, s:i, s:I, s:I, s:I, s:b, s:s*, s:I, s:b, s:I, s:I}", "requestId", id, "status",
+        (int)(e->status < 1000 ? e->status : 0), "requestBytes",
+        known ? (json_int_t)sent->bytes : (json_int_t)0, "responseBytes", (json_int_t)e->bytes,
+        "durationMs", known ? (json_int_t)((e->at_us - sent->at_us) / 1000) : (json_int_t)0,
+        "scripted", (int)s->scripted, "route", route < 4 ? routes[route] : NULL, "reservedTokens",
+        known ? (json_int_t)sent->tokens : (json_int_t)0, "settled", (int)e->settled, "toolCalls",
+        (json_int_t)e->calls, "repairs", (json_int_t)e->repairs);
     if (receipt && e->code)
         json_object_set_new(receipt, "error", error_of(e));
     uint64_t total = e->prompt + e->completion;
@@ -113,6 +159,7 @@ int guest_drain(struct session *s)
         r = w < 0 && w != -BR_E_TIMEOUT ? w : guest_record(s);
     }
     free(br_steal_ptr(&s->harness.events));
+    free(br_steal_ptr(&s->harness.sent));
     s->harness.nevents = 0;
     return r;
 }

@@ -27,6 +27,12 @@ int harness_check(struct session *s, struct br_err *err)
                           "the profile '%s' has no socket of a provider (sockets = { \"provider\" "
                           "}), which the adapter '%s' needs; nothing was started",
                           p->profile, t->ref);
+    if (s->profile.image_required && strcmp(p->image, "host") == 0)
+        return br_err_set(err, BR_E_REQUIREMENT_MISSING,
+                          "the profile '%s' requires an image with an immutable id, which the "
+                          "programs of this host are not; nothing was started. 'bridle image list' "
+                          "shows those that there are",
+                          p->profile);
     if (t->gate && !(p->flags & BR_PLAN_GATE))
         return br_err_set(err, BR_E_REQUIREMENT_MISSING,
                           "the profile '%s' has no gate (sockets = { \"gate\" }), at which the "

@@ -86,6 +86,7 @@ struct budget {
 /* What the broker says of a guest's requests, until the session has recorded it. */
 struct guest_event {
     enum br_msg_type type; /* GUEST_REQUEST, GUEST_RESPONSE, GUEST_REFUSED */
+    uint64_t at_us;        /* when it came */
     uint64_t serial;
     uint32_t route, messages, code, status, repairs, calls;
     uint64_t tokens, bytes, prompt, completion;
@@ -95,6 +96,8 @@ struct guest_event {
 };
 /* More of them that wait at one time end the run: a session is as fast as its record. */
 #define GUEST_EVENTS_MAX 4096u
+/* Requests in flight, of which is kept when they began and how large they are. */
+#define GUEST_SENT_MAX 256u
 
 /* A run of an adapter (harness.c); of other runs `is` is false. */
 struct harness {
@@ -104,10 +107,11 @@ struct harness {
     int sockets[2];             /* of the provider and of the gate, as pid 1 made them; or -1 */
     struct guest_event *events; /* owned; a ring of the next ones */
     size_t nevents, first;
-    struct gate *gate; /* gate.c; owned; NULL: it is not served */
-    bool *withdrawn;   /* true: nobody waits any more for the answer to the open question */
-    unsigned open;     /* requests that were sent and have no answer yet */
-    uint64_t tokens;   /* that were charged, by what the broker says */
+    struct guest_event *sent; /* owned; by serial */
+    struct gate *gate;        /* gate.c; owned; NULL: it is not served */
+    bool *withdrawn;          /* true: nobody waits any more for the answer to the open question */
+    unsigned open;            /* requests that were sent and have no answer yet */
+    uint64_t tokens;          /* that were charged, by what the broker says */
 };
 
 /* The one answer that a session waits for from each peer. */

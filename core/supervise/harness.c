@@ -11,7 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "image/image.h"
 #include "supervise/sessions.h"
+#include "supervise/supervise_priv.h"
 
 #define ADAPTER_TIMEOUT_US (5u * 1000000u)
 
@@ -216,6 +218,7 @@ int harness_choose(struct supervisor *s, struct br_err *err)
         r = ask_adapter(s, profile, &text, err);
     if (r < 0)
         return r;
+    h->adapter.routes &= s->provider.routes | BR_ROUTE_MODELS; /* the guest is told of no other */
     if (h->terms.gate && !h->adapter.gate)
         return br_err_set(
             err, BR_E_INVALID_CONFIG,
@@ -234,6 +237,22 @@ int harness_choose(struct supervisor *s, struct br_err *err)
         snprintf(h->session_id, sizeof(h->session_id), "%s", s->req.resume);
     else if (h->adapter.session)
         session_id_make(h->session_id);
+    return 0;
+}
+
+int harness_image(struct supervisor *s, struct br_err *err)
+{
+    struct br_adapter_terms *t = &s->harness.terms;
+    char id[BR_IMAGE_ID_MAX];
+    if (!t->image[0] || s->req.choice.image[0] || br_image_is_id(t->image))
+        return 0;
+    if (s->state_fd < 0 || br_image_resolve(s->state_fd, t->image, id, NULL) < 0)
+        return br_err_set(
+            err, BR_E_REQUIREMENT_MISSING,
+            "the image '%.80s' of the adapter '%s' is not there; nothing was started. "
+            "'bridle image build' or 'bridle image import' makes it",
+            t->image, s->req.adapter);
+    snprintf(t->image, sizeof(t->image), "%s", id);
     return 0;
 }
 

@@ -290,9 +290,9 @@ int images_resolve(struct supervisor *s, struct br_err *err)
     for (uint32_t i = 0; i < s->nimages; i++) /* of one that is not used nothing need be there */
         if (s->state_fd >= 0 && br_image_resolve(s->state_fd, s->images[i].image, id, NULL) == 0)
             snprintf(s->images[i].image, sizeof(s->images[i].image), "%s", id);
-    struct br_adapter_terms *t = &s->harness.terms;
-    if (t->image[0] && s->state_fd >= 0 && br_image_resolve(s->state_fd, t->image, id, NULL) == 0)
-        snprintf(t->image, sizeof(t->image), "%s", id);
+    int k = harness_image(s, err);
+    if (k < 0)
+        return k;
     if (!image[0] || strcmp(image, BR_IMAGE_HOST) == 0 || br_image_is_id(image))
         return 0;
     if (s->state_fd < 0)

@@ -320,6 +320,9 @@ void harness_read_terms(struct supervisor *s, struct br_rd *r);
 int harness_choose(struct supervisor *s, struct br_err *err);
 /* The pair that the manifest declares becomes that of the run, unless the operator named one. */
 int harness_declared(struct supervisor *s, struct br_err *err);
+/* Its image, unless --image names another: a name becomes an id. -BR_E_REQUIREMENT_MISSING if there
+ * is none. */
+int harness_image(struct supervisor *s, struct br_err *err);
 /* What its guest may ask of the provider. */
 void harness_lease(const struct supervisor *s, struct br_lease *lease);
 

@@ -96,6 +96,105 @@ static void test_example(void **state)
     e2e_close(&t);
 }
 
+/* What workspace-v1 is: each line of the list, as a program inside finds it. */
+static const char inside[] =
+    "#!/bin/sh\n"
+    "set -u\n"
+    "c() { if eval \"$2\" >/dev/null 2>&1; then :; else bad=\"$bad $1\"; fi; }\n"
+    "bad=\n"
+    "c control false\n"
+    "c workspace 'echo x > /workspace/new && test -f /workspace/a.txt'\n"
+    "c state 'echo x > /state/new'\n"
+    "c tmp 'echo x > /tmp/new && grep -q \" /tmp tmpfs\" /proc/mounts'\n"
+    "c home 'echo x > /home/agent/new && grep -q \" /home/agent tmpfs\" /proc/mounts'\n"
+    "for d in / /etc /bin /opt /broker /usr /dev /run; do c \"read-only$d\" \"! (echo x > "
+    "$d/new)\"; done\n"
+    "c writable 'test \"$(grep -c \"[ ,]rw[ ,]\" /proc/mounts)\" = 5'\n"
+    "c environment 'test \"$(env | cut -d= -f1 | sort | tr \"\\n\" \" \")\" = \"HOME LANG PATH PWD "
+    "SHLVL "
+    "TERM TMPDIR USER \"'\n"
+    "c interfaces 'test \"$(ls /sys/class/net 2>/dev/null; tail -n +3 /proc/net/dev | cut -d: -f1 "
+    "| tr -d \" \")\" = "
+    "lo'\n"
+    "c sockets 'test \"$(ls /broker)\" = \"$(printf \"gate.sock\\nprovider.sock\")\"'\n"
+    "c docker '! test -e /var/run/docker.sock'\n"
+    "c devices 'test \"$(ls /dev | tr \"\\n\" \" \")\" = \"fd full null random shm stderr stdin "
+    "stdout tty "
+    "urandom zero \"'\n"
+    "c uid 'test $(id -u) = 1000 && test $(id -g) = 1000'\n"
+    "c capabilities 'test \"$(grep ^Cap /proc/self/status | cut -f2 | sort -u)\" = "
+    "0000000000000000'\n"
+    "c new-privileges 'grep -q \"^NoNewPrivs:.1\" /proc/self/status'\n"
+    "c seccomp 'grep -q \"^Seccomp:.2\" /proc/self/status'\n"
+    "c secrets '! ls /root /home/agent/.ssh /workspace/../root'\n"
+    "c stdin 'test \"$(ls /proc/self/fd | tr \"\\n\" \" \")\" = \"0 1 2 3 \"'\n"
+    "set -- $(dd bs=1 count=4 2>/dev/null | od -An -tu1)\n"
+    "json=$(head -c $(((($1 * 256 + $2) * 256 + $3) * 256 + $4)))\n"
+    "run=$(printf %s \"$json\" | sed -nE 's/.*\"runId\":\"([^\"]*)\".*/\\1/p')\n"
+    "out='{\"runId\":\"'$run'\",\"status\":\"completed\",\"adapter\":{\"id\":\"inside\","
+    "\"revision\":1},"
+    "\"session\":{},\"artifact\":{\"kind\":\"text\",\"text\":\"missing:'$bad'\"},\"tools\":[]}'\n"
+    "n=$(printf %s \"$out\" | wc -c)\n"
+    "printf \"$(printf '\\%03o\\%03o\\%03o\\%03o' 0 0 $((n / 256)) $((n % 256)))\"; printf %s "
+    "\"$out\"\n";
+
+static void check_list(const char *name)
+{
+    struct e2e t;
+    struct e2e_result r;
+    char text[1024], command[1024];
+    harness_open(&t, NULL);
+    e2e_write(&t, "root/opt/inside.sh", inside);
+    snprintf(command, sizeof(command),
+             "set -e; cd %s; mkdir -p root/bin; cp $(command -v busybox) root/bin/busybox; for n "
+             "in true "
+             "sh dd od head sed ls wc tr cat grep env cut sort tail id; do ln root/bin/busybox "
+             "root/bin/$n; done",
+             t.dir);
+    assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c) */
+    snprintf(
+        text, sizeof(text),
+        "return { id = 'inside', revision = 1, entry = { '/bin/sh', '/opt/inside.sh' }, profiles "
+        "= { ['%s'] = { tools = {} } }, routes = { 'chat' }, artifact = { kind = 'text', bytes = "
+        "1000 }, ceilings = { outputBytes = 2000, traceBytes = 1000 } }\n",
+        name);
+    e2e_write(&t, "adapter.lua", text);
+    snprintf(text, sizeof(text),
+             "return { api = 1, adapters = { ['inside@1'] = { profiles = { '%s' }, file = "
+             "'%s/adapter.lua', image = 'small' } } }\n",
+             name, t.dir);
+    e2e_write(&t, "bridle.lua", text);
+    e2e_run(&t, &r, "bridle", "image", "import", "--name", "small", "root", NULL);
+    e2e_expect(&r, 0, "sha256:");
+    e2e_result_free(&r);
+    e2e_run(&t, &r, "bridle", "run", "--json", "-C", "workspace", "-p", name, "-a", "inside@1",
+            "--config", "bridle.lua", "-m", "scripted/default", "look", NULL);
+    e2e_expect(&r, 6, "not activated"); /* fail closed */
+    e2e_result_free(&r);
+    harness_activate(&t, name, "small");
+    e2e_run(&t, &r, "bridle", "run", "--json", "-C", "workspace", "-p", name, "-a", "inside@1",
+            "--config", "bridle.lua", "-m", "scripted/default", "look", NULL);
+    e2e_expect(&r, 0, "\"text\":\"missing: control\"");
+    e2e_expect(&r, 0, "\"image\":\"sha256:");
+    e2e_result_free(&r);
+    e2e_expect_file(&t, "workspace/new", NULL); /* the lease is a copy */
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
+static void test_workspace_list(void **state)
+{
+    (void)state;
+    if (geteuid() == 0)
+        check_list("workspace-v1");
+}
+
+static void test_workspace_tmpfs_list(void **state)
+{
+    (void)state;
+    check_list("workspace-tmpfs-v1");
+}
+
 /* What no refused guest gets into a record; the prompt has none of it. */
 #define SAID "said-by-the-guest"
 
@@ -237,7 +336,10 @@ static void test_pairs(void **state)
     refused(&t, 4, "does not name it", "other@1", "hosted.lua", NULL);
     refused(&t, 4, "does not name that pair", "test-guest@3", "run-v1", NULL);
     refused(&t, 4, "does not name that pair", "shell-example@1", "workspace-v1", NULL);
-    refused(&t, 6, "not activated", "shell-example@1", "workspace-tmpfs-v1", "host");
+    refused(&t, 6, "the image 'small' of the adapter", "shell-example@1", "workspace-tmpfs-v1",
+            NULL);
+    refused(&t, 6, "an image with an immutable id", "shell-example@1", "workspace-tmpfs-v1",
+            "host");
     /* an adapter.lua that others may write, that lies in the workspace, or is another one */
     snprintf(path, sizeof(path), "%s/adapter.lua", t.dir);
     assert_int_equal(chmod(path, 0666), 0);
@@ -314,10 +416,16 @@ int main(void)
 {
     e2e_isolate();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_completed), cmocka_unit_test(test_completed_bwrap),
-        cmocka_unit_test(test_example),   cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_deadline),  cmocka_unit_test(test_nothing_else_is_kept),
-        cmocka_unit_test(test_pairs),     cmocka_unit_test(test_declared),
+        cmocka_unit_test(test_completed),
+        cmocka_unit_test(test_completed_bwrap),
+        cmocka_unit_test(test_example),
+        cmocka_unit_test(test_workspace_list),
+        cmocka_unit_test(test_workspace_tmpfs_list),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_nothing_else_is_kept),
+        cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_declared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -204,7 +204,7 @@ static void test_plan_is_what_is_made(void **state)
     static const struct {
         const char *profile;
         size_t mounts;
-    } list[] = {{"run-v1", 6}, {"workspace-tmpfs-v1", 8}};
+    } list[] = {{"run-v1", 6}, {"workspace-tmpfs-v1", 7}};
     struct e2e t;
     open_project(&t);
     for (size_t k = 0; k < BR_ARRAY_LEN(list); k++) {

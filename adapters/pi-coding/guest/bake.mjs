@@ -87,7 +87,10 @@ const root = mkdtempSync(join(tmpdir(), "bake-"));
 for (const d of ["workspace", "state", "broker"]) mkdirSync(join(root, d));
 const provider = createServer(answer).listen(join(root, "broker/provider.sock"));
 const gate = createGate((socket) =>
-  socket.once("data", () => socket.end(frame({ decision: "allow" }))),
+  socket.once("data", (chunk) => {
+    const { id } = JSON.parse(chunk.subarray(4)); // a small one comes in one piece
+    socket.end(frame({ id, decision: "allow" }));
+  }),
 ).listen(join(root, "broker/gate.sock"));
 const said = await play(root);
 provider.close();

@@ -1,9 +1,10 @@
-// The inline gate: before each tool call the parent is asked over a socket. Whatever goes wrong is a
-// refusal. One connection per question; the question and the answer are frames like the run's.
+// The inline gate: before each tool call the parent is asked over a socket (docs/run-frame.md). Whatever goes
+// wrong, and whatever is not exactly the answer `allow` to this question, is a refusal.
 import { createConnection } from "node:net";
+import { relative } from "node:path";
 
 const ANSWER_MAX = 64 << 10;
-const REFUSED = { allow: false, reason: "The operator's gate did not allow this call. Do not try it again." };
+const REFUSED = "The operator did not allow this call. Do not try it again.";
 
 function exchange(path, question) {
   return new Promise((resolve, reject) => {
@@ -14,14 +15,13 @@ function exchange(path, question) {
     let got = Buffer.alloc(0);
     const fail = () => {
       socket.destroy();
-      reject(new Error("gate"));
+      reject(new Error("no answer"));
     };
     socket.once("error", fail);
     socket.once("close", fail);
     socket.once("connect", () => socket.write(Buffer.concat([head, body])));
     socket.on("data", (chunk) => {
       got = Buffer.concat([got, chunk]);
-      if (got.length > 4 + ANSWER_MAX) return fail();
       if (got.length < 4) return;
       const length = got.readUInt32BE(0);
       if (length > ANSWER_MAX || got.length > 4 + length) return fail();
@@ -36,11 +36,23 @@ function exchange(path, question) {
   });
 }
 
-export function gate(path) {
-  return async (tool, input) => {
+// What is decided about: a command as it is, of everything else the path as the workspace knows it.
+function inputOf(tool, input, workspace, resolvePath) {
+  if (tool === "bash") return { command: input.command };
+  const path = resolvePath(input.path ?? ".", workspace);
+  const inside = relative(workspace, path);
+  if (inside === "") return {};
+  return { path: inside.startsWith("..") ? path : inside };
+}
+
+// `ask(id, tool, input)` gives undefined for "allowed", else why not, in words for the model. `resolvePath(path,
+// directory)` is how Pi's tools understand a path.
+export function gate(path, workspace, resolvePath) {
+  return async (id, tool, input) => {
     try {
-      const answer = await exchange(path, { tool, input });
-      return answer.decision === "allow" ? { allow: true } : REFUSED;
+      const answer = await exchange(path, { id, tool, input: inputOf(tool, input, workspace, resolvePath) });
+      if (answer.id === id && answer.decision === "allow") return undefined;
+      return answer.id === id && typeof answer.reason === "string" && answer.reason ? answer.reason : REFUSED;
     } catch {
       return REFUSED;
     }

@@ -10,6 +10,7 @@ import { createEventBus } from "pi/core/event-bus.js";
 import { ModelRuntime } from "pi/core/model-runtime.js";
 import { SessionManager } from "pi/core/session-manager.js";
 import { SettingsManager } from "pi/core/settings-manager.js";
+import { resolveToCwd } from "pi/core/tools/path-utils.js";
 import { contextFiles } from "./context.js";
 import { gate } from "./gate.js";
 import { findSession } from "./session.js";
@@ -59,13 +60,9 @@ const WHY = {
   length: "the model's answer was cut at its limit",
 };
 
-// Anthropic's client asks for the plain route with "?beta=true"; the lease has paths without queries.
-const withoutQuery = (dispatch) => (options, handler) =>
-  dispatch({ ...options, path: options.path.replace(/\?beta=true$/, "") }, handler);
-
 function connect(socketPath) {
-  const agent = new Agent({ connect: { socketPath }, pipelining: 1, headersTimeout: 0, bodyTimeout: 0 });
-  setGlobalDispatcher(agent.compose(withoutQuery));
+  // how long a provider may take is the lease's matter
+  setGlobalDispatcher(new Agent({ connect: { socketPath }, headersTimeout: 0, bodyTimeout: 0 }));
   install();
 }
 
@@ -122,12 +119,13 @@ async function extensionsOf(packet, paths, counts) {
   const runtime = createExtensionRuntime();
   const result = { extensions: [], errors: [], warnings: [], runtime };
   if (packet.gate) {
-    const ask = gate(packet.gate.socket);
-    const asked = (pi) => pi.on("tool_call", async (event) => {
-      const said = await ask(event.toolName, event.input);
-      if (said.allow) return undefined;
-      counts.deny(event.toolCallId);
-      return { block: true, reason: said.reason };
+    const ask = gate(packet.gate.socket, paths.workspace, resolveToCwd);
+    let calls = 0;
+    const asked = (pi) => pi.on("tool_call", async ({ toolCallId, toolName, input }) => {
+      const reason = await ask(`call_${++calls}`, toolName, input);
+      if (reason === undefined) return undefined;
+      counts.deny(toolCallId);
+      return { block: true, reason };
     });
     result.extensions.push(await loadExtensionFromFactory(asked, paths.workspace, createEventBus(), runtime, "<gate>"));
   }

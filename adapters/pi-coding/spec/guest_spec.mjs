@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:net";
 import { closeSync, openSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { test } from "node:test";
 import { readPacket } from "../guest/frame.js";
 import { gate } from "../guest/gate.js";
@@ -50,7 +50,7 @@ for (const [route, path] of [
       usage: { promptTokens: 200, completionTokens: 20, totalTokens: 220 },
     });
     assert.equal(rig.read("workspace/made.txt"), "made\n");
-    assert.deepEqual(rig.requests.map((q) => q.path), [path, path]);
+    assert.deepEqual(rig.requests.map((q) => q.path.replace("?beta=true", "")), [path, path]);
     for (const q of rig.requests) {
       assert.equal(q.headers["x-api-key"] ?? q.headers.authorization.slice(7), TOKEN);
       assert.equal(q.body.model, "scripted/spec");
@@ -295,23 +295,40 @@ spec("a gate that is not there: nothing happens", async (rig) => {
   assert.deepEqual(readdirSync(rig.path("workspace")), []);
 });
 
-for (const [what, allowed, answer] of [
-  ["allows", true, (socket, q) => socket.end(frame(answerOf(q, "allow")))],
-  ["denies", false, (socket, q) => socket.end(frame(answerOf(q, "deny")))],
-  ["closes", false, (socket) => socket.destroy()],
-  ["says half", false, (socket, q) => socket.end(frame(answerOf(q, "allow")).subarray(0, 9))],
-  ["says something else", false, (socket) => socket.end(frame({ decision: "ALLOW" }))],
-  ["says no JSON", false, (socket) => socket.end(frame(Buffer.from("allow")))],
-  ["says null", false, (socket) => socket.end(frame(null))],
-  ["says more", false, (socket, q) => socket.end(Buffer.concat([frame(answerOf(q, "allow")), Buffer.from("x")]))],
-  ["says too much", false, (socket) => socket.end(Buffer.from([0x7f, 0xff, 0xff, 0xff, 1]))],
+for (const [what, answer] of [
+  ["closes", (socket) => socket.destroy()],
+  ["says half", (socket, q) => socket.end(frame(answerOf(q, "allow")).subarray(0, 9))],
+  ["answers another question", (socket) => socket.end(frame({ id: "call_2", decision: "allow" }))],
+  ["says something else", (socket, { id }) => socket.end(frame({ id, decision: "ALLOW" }))],
+  ["says no JSON", (socket) => socket.end(frame(Buffer.from("allow")))],
+  ["says null", (socket) => socket.end(frame(null))],
+  ["says more", (socket, q) => socket.end(Buffer.concat([frame(answerOf(q, "allow")), Buffer.from("x")]))],
+  ["says too much", (socket) => socket.end(Buffer.from([0x7f, 0xff, 0xff, 0xff, 1]))],
 ])
-  spec(`a gate that ${what}`, async (rig) => {
+  spec(`a gate that ${what} allows nothing`, async (rig) => {
     await gateAt(rig, answer);
-    const said = await gate(rig.path("broker/gate.sock"))("bash", { command: "x" });
-    assert.equal(said.allow, allowed);
+    const said = await gate(rig.path("broker/gate.sock"), "/workspace", (path, from) => resolve(from, path))("call_1", "bash", { command: "x" });
+    assert.equal(typeof said, "string");
   });
 
-function answerOf(question, decision) {
-  return { decision };
+spec("what the gate is asked", async (rig) => {
+  const asked = await gateAt(rig, (socket, q) => socket.end(frame(answerOf(q, q.input.path === "no" ? "deny" : "allow"))));
+  const ask = gate(rig.path("broker/gate.sock"), "/workspace", (path, from) => resolve(from, path));
+  for (const [tool, input, seen] of [
+    ["bash", { command: "make", timeout: 3 }, { command: "make" }],
+    ["write", { path: "a//b/../c.txt", content: "x".repeat(1 << 20) }, { path: "a/c.txt" }],
+    ["edit", { path: "/workspace/d", edits: [] }, { path: "d" }],
+    ["read", { path: "/etc/passwd" }, { path: "/etc/passwd" }],
+    ["read", { path: "../state/x" }, { path: "/state/x" }],
+    ["ls", {}, {}],
+    ["grep", { pattern: "x", path: "." }, {}],
+  ]) {
+    assert.equal(await ask("call_9", tool, input), undefined);
+    assert.deepEqual(asked.at(-1), { id: "call_9", tool, input: seen });
+  }
+  assert.equal(await ask("call_10", "write", { path: "no" }), "DENIED: by the spec");
+});
+
+function answerOf({ id }, decision) {
+  return { id, decision, ...(decision === "deny" ? { reason: "DENIED: by the spec" } : {}) };
 }

@@ -96,6 +96,51 @@ export const dialects = {
   },
 };
 
+// The same, not streamed; only text.
+const whole = {
+  "/v1/chat/completions": (turn, n, { model }) => ({
+    id: `x${n}`,
+    object: "chat.completion",
+    created: 1,
+    model,
+    choices: [{ index: 0, message: { role: "assistant", content: turn.text, refusal: null }, finish_reason: "stop", logprobs: null }],
+    usage: { prompt_tokens: 100, completion_tokens: 10, total_tokens: 110 },
+  }),
+  "/v1/responses": (turn, n, { model }) => ({
+    id: `resp_${n}`,
+    object: "response",
+    created_at: 1,
+    status: "completed",
+    model,
+    output: [
+      {
+        type: "message",
+        id: `msg_${n}`,
+        role: "assistant",
+        status: "completed",
+        content: [{ type: "output_text", text: turn.text, annotations: [] }],
+      },
+    ],
+    usage: {
+      input_tokens: 100,
+      output_tokens: 10,
+      total_tokens: 110,
+      input_tokens_details: { cached_tokens: 0 },
+      output_tokens_details: { reasoning_tokens: 0 },
+    },
+  }),
+  "/v1/messages": (turn, n, { model }) => ({
+    id: `msg_${n}`,
+    type: "message",
+    role: "assistant",
+    model,
+    content: [{ type: "text", text: turn.text }],
+    stop_reason: "end_turn",
+    stop_sequence: null,
+    usage: { input_tokens: 100, output_tokens: 10 },
+  }),
+};
+
 export function play(turns, requests) {
   return createServer((message, response) => {
     let body = "";
@@ -110,8 +155,13 @@ export function play(turns, requests) {
           response.writeHead(turn.status, { "content-type": "application/json", ...turn.headers });
           return response.end(turn.body);
         }
-        const dialect = dialects[message.url];
+        const path = message.url.replace("?beta=true", "");
+        const dialect = dialects[path];
         if (!dialect) return response.writeHead(404).end();
+        if (!request.stream) {
+          response.writeHead(200, { "content-type": "application/json" });
+          return response.end(JSON.stringify(whole[path](turn, n, request)));
+        }
         response.writeHead(200, { "content-type": "text/event-stream" });
         return dialect(turn, n, request, response);
       };

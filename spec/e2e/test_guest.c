@@ -1,0 +1,120 @@
+/*
+ * A guest and its provider, from end to end: every request is one turn of the record, the lease and
+ * the token hold, and nothing of what was said between the two is kept.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "e2e/harness_rig.h"
+
+static const char scenario[] =
+    "{\"v\":1,\"name\":\"canaries\",\"turns\":[{\"when\":{\"last_user_contains\":\"call\"},"
+    "\"text\":"
+    "\"canary-reasoning\",\"tool_calls\":[{\"name\":\"bash\",\"arguments\":{\"command\":"
+    "\"canary-argument\"}}]},{\"when\":{\"last_user_contains\":\"fail\"},\"fault\":{\"status\":500,"
+    "\"body\":\"canary-exception\"}},{\"text\":\"canary-body\"}]}\n";
+
+/* post TEXT [TOKEN [MODEL [MORE]]]: the status, and the answer in /tmp/answer. */
+static const char poster[] =
+    "token=$(printf %s \"$json\" | sed -nE 's/.*\"token\":\"([^\"]*)\".*/\\1/p')\n"
+    "model=$(printf %s \"$json\" | sed -nE 's/.*\"model\":\\{[^}]*\"id\":\"([^\"]*)\".*/\\1/p')\n"
+    "post() { curl -s -o /tmp/answer -w '%{http_code}' --unix-socket /broker/provider.sock -H "
+    "'Content-Type: application/json' -H \"Authorization: Bearer ${2:-$token}\" -d "
+    "'{\"model\":\"'\"${3:-$model}\"'\",\"max_tokens\":100,\"messages\":[{\"role\":\"user\","
+    "\"content\":\"'\"$1\"'\"}]'"
+    "\"${4:-}\"'}' http://localhost/v1/chat/completions; }\n"
+    "seen() { grep -c \"$1\" /tmp/answer || true; }\n";
+#define TOOLS(name)                                                                                \
+    "',\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"parameters\":{}}}]" \
+    "'"
+
+static void run(struct e2e *t, const char *body, int status, struct e2e_result *r)
+{
+    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(65536);
+    br_buf_printf(&text, "%s%s", poster, body);
+    harness_guest(t, br_buf_cstr(&text));
+    e2e_run(t, r, "bridle", "run", "--json", "-C", "workspace", "--profile", "hosted.lua",
+            "--config", "bridle.lua", "-a", "test-guest@3", "--scenario", "scenario.json", "do it",
+            NULL);
+    e2e_expect(r, status, NULL);
+}
+
+static void open_provider(struct e2e *t, const char *terms)
+{
+    harness_open(t, terms);
+    e2e_write(t, "scenario.json", scenario);
+    harness_activate(t, "hosted.lua", NULL);
+}
+
+/* What it was told reaches the guest, which is the control, and no byte of the store. */
+static void test_turns(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_provider(&t, NULL);
+    run(&t,
+        "a=$(post plain); a=$a:$(seen canary-body)\n"
+        "b=$(post 'call canary-prompt' '' '' " TOOLS(
+            "bash") ")\n"
+                    "b=$b:$(seen canary-reasoning):$(seen canary-argument)\n"
+                    "c=$(post fail)\n"
+                    "say \"$(result \"told: $a $b ${c%??}\")\"\n",
+        0, &r);
+    e2e_expect(&r, 0, "told: 200:1 200:1:1 5");
+    e2e_expect(&r, 0, "\"requestId\":\"guest-1\"");
+    e2e_expect(&r, 0, "\"finishReason\":\"tool_calls\"");
+    e2e_expect(&r, 0, "\"finishReason\":\"error\"");
+    e2e_expect(&r, 0, "\"status\":\"completed\",\"steps\":3,\"toolCalls\":1");
+    e2e_result_free(&r);
+    static const char *const canaries[] = {"canary-body", "canary-reasoning", "canary-argument",
+                                           "canary-prompt", "canary-exception"};
+    for (size_t i = 0; i < BR_ARRAY_LEN(canaries); i++)
+        if (harness_stored(&t, canaries[i]))
+            fail_msg("'%s' is in the store", canaries[i]);
+    assert_true(harness_stored(&t, "told: 200"));
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
+/* Another token, another model, a tool that the adapter does not have, one request too many. */
+static void test_refused(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_provider(&t, "lease = { requests = 2 }");
+    run(&t,
+        "a=$(post plain $(printf %064d 1))\n"
+        "b=$(post plain '' canary-model)\n"
+        "c=$(post plain '' '' " TOOLS(
+            "curl") ")\n"
+                    "d=$(post plain); e=$(post plain); f=$(post plain)\n"
+                    "say \"$(result \"told: ${a%??} ${b%??} ${c%??} $d $e ${f%??}\")\"\n",
+        0, &r);
+    e2e_expect(&r, 0, "told: 4 4 4 200 200 4");
+    e2e_expect(&r, 0, "\"type\":\"bridle.provider.refused\"");
+    e2e_expect(&r, 0, "\"status\":\"completed\",\"steps\":2,\"toolCalls\":1");
+    e2e_result_free(&r);
+    assert_false(harness_stored(&t, "canary-model"));
+    assert_false(harness_stored(&t, "canary-tool"));
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
+int main(void)
+{
+    e2e_isolate();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
