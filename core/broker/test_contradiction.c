@@ -415,6 +415,25 @@ static void test_wholes(void **state)
     }
 }
 
+/* Cut off after any byte it is refused, and nothing of it is passed on. */
+static void test_wholes_cut(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < BR_ARRAY_LEN(wholes); i++) {
+        const struct whole_row *row = &wholes[i];
+        const struct answer w = {.route = row->route, .normalize = true};
+        for (size_t n = 0; n < strlen(row->body); n++) {
+            BR_CLEANUP_BUF struct br_buf out = BR_BUF_INIT(1 << 20);
+            struct br_answer_facts f;
+            struct br_err err;
+            if (pass(&w, row->body, n, 16, &out, &f, &err) == 0 &&
+                strcmp(row->strict ? row->strict : "", "something follows") != 0)
+                fail_msg("%.*s", (int)n, row->body);
+            assert_true(err.code == 0 || out.len == 0);
+        }
+    }
+}
+
 /* ---- kinds of bodies ---- */
 
 static void test_kinds(void **state)
@@ -621,10 +640,11 @@ static void test_without_guest(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_streams),     cmocka_unit_test(test_wholes),
-        cmocka_unit_test(test_kinds),       cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_error_body),  cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_limit_calls), cmocka_unit_test(test_without_guest),
+        cmocka_unit_test(test_streams),       cmocka_unit_test(test_wholes),
+        cmocka_unit_test(test_wholes_cut),    cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_errors),        cmocka_unit_test(test_error_body),
+        cmocka_unit_test(test_limits),        cmocka_unit_test(test_limit_calls),
+        cmocka_unit_test(test_without_guest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,6 +95,8 @@ static int on_answer(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
         br_rd_str(&m->rd, a->file, sizeof(a->file));
         br_rd_str(&m->rd, a->text, sizeof(a->text));
         break;
+    case BR_MSG_VALUE_FITS:
+        break;
     case BR_MSG_ADAPT_BUILT:
         br_rd_str(&m->rd, a->file, sizeof(a->file));
         assert_int_equal(br_msg_blob(m, BR_BLOB_MAX, &a->body, NULL), 0);
@@ -125,6 +127,7 @@ static const struct br_msg_rule rules[] = {
     {BR_MSG_COMPILE_ERRORS, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_answer},
     {BR_MSG_SHELL_PARSED, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_answer},
     {BR_MSG_PREDICATE_VOTE, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_answer},
+    {BR_MSG_VALUE_FITS, BR_PERMIT, 0, 0, 0, 0, on_answer},
     {BR_MSG_ADAPT_BUILT, BR_PERMIT, 0, BR_MSG_MAX, 0, 1, on_answer},
     {BR_MSG_ADAPT_DELTA, BR_PERMIT, 0, BR_MSG_MAX, 0, 1, on_answer},
     {BR_MSG_ADAPT_RESPONSE, BR_PERMIT, 0, BR_MSG_MAX, 0, 1, on_answer},
