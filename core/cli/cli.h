@@ -286,7 +286,7 @@ struct br_cli_view {
 
     /* for the summary */
     char run_id[BR_NAME_MAX], model[BR_NAME_MAX];
-    bool scripted, started, stopped, sandboxed;
+    bool scripted, started, stopped, sandboxed, promotion;
     uint64_t first_us, last_us;
     unsigned decisions[4]; /* by enum br_effect */
     unsigned asks, allowed, denied, unanswered;

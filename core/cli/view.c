@@ -276,6 +276,7 @@ static bool view_own(struct br_cli_view *v, const char *type, json_t *data)
         json_decref(v->changes);
         v->changes = json_incref(data);
     } else if (strcmp(type, "bridle.promote") == 0) {
+        v->promotion = true;
         br_cli_promote_receipt(v, data);
     } else if (strcmp(type, "bridle.notice") == 0) {
         on_message(v, "note", data);

@@ -195,7 +195,8 @@ void br_cli_view_summary(struct br_cli_view *v)
     br_buf_printf(&v->out, "%u allow, %u ask, %u deny\n", v->decisions[BR_EFFECT_ALLOW],
                   v->decisions[BR_EFFECT_ASK], v->decisions[BR_EFFECT_DENY]);
     put_asks(v);
-    put_changes(v);
+    if (!v->promotion) /* what it was about is its receipt */
+        put_changes(v);
     head(v, "record");
     br_buf_printf(&v->out, "bridle show ");
     br_cli_put_line(&v->out, v->run_id, strlen(v->run_id), 48);

@@ -211,9 +211,11 @@ static void advise(struct session *s, const struct attempt *a, const struct br_w
         br_buf_printf(b, "A rule that allows it would answer this; see bridle-policy(5).");
 }
 
-/* Of those, the ones that say a rule can be added. */
+/* Of those, the ones that say a rule can be added. A run is promoted once: no rule names it. */
 static bool can_add(const struct attempt *a, const struct br_where *w, bool known)
 {
+    if (strcmp(a->e->action, "workspace.promote") == 0)
+        return false;
     return (known && w->otherwise && strcmp(a->v.source, "operator") == 0) ||
            strcmp(a->v.rule_id, BR_RULE_DEFAULT) == 0;
 }

@@ -219,12 +219,40 @@ static void test_refused(void **state)
     e2e_close(&t);
 }
 
+/* The run before the last one: launched before it was started, and ended once, as failed; what its
+ * provider was charged is there. */
+static void check_ended(struct e2e *t)
+{
+    struct e2e_result r;
+    char id[64] = "";
+    e2e_run(t, &r, "bridle", "show", "--json", NULL);
+    assert_false(e2e_says(&r, "\"status\":\"running\""));
+    assert_false(e2e_says(&r, "\"status\":\"interrupted\""));
+    char *last = NULL, *before = NULL;
+    for (char *p = br_buf_cstr(&r.out); (p = strstr(p, "{\"runId\":\"")); p++) {
+        before = last;
+        last = p;
+    }
+    assert_non_null(before);
+    assert_int_equal(sscanf(before, "{\"runId\":\"%63[^\"]", id), 1);
+    e2e_result_free(&r);
+    e2e_run(t, &r, "bridle", "show", "--json", id, NULL);
+    const char *text = br_buf_cstr(&r.out), *launch = strstr(text, "\"type\":\"bridle.launch\""),
+               *started = strstr(text, "\"type\":\"bridle.harness.started\""),
+               *end = strstr(text, "\"type\":\"agent.stopped\"");
+    assert_true(launch && started && launch < started && end && started < end);
+    assert_null(strstr(end + 1, "\"type\":\"agent.stopped\""));
+    assert_null(strstr(text, "\"status\":\"completed\""));
+    assert_non_null(strstr(text, "\"type\":\"bridle.provider.account\""));
+    e2e_result_free(&r);
+}
+
 /* Whoever dies, the session is free again, and goes on. */
 static void test_killed(void **state)
 {
     (void)state;
-    static const char *const programs[] = {"bridled", "bridle-launch", "bridle-session",
-                                           "bridle-broker"};
+    static const char *const programs[] = {"bridled",       "bridle-launch", "bridle-session",
+                                           "bridle-broker", "bridle-audit",  "bridle-egress"};
     struct e2e t;
     struct e2e_result r;
     char id[64], said[64];
@@ -274,11 +302,7 @@ static void test_killed(void **state)
         runs += 2; /* what the killed one wrote is there */
         snprintf(said, sizeof(said), "run number %u\"", runs);
         expect_run(&t, 0, said, "--resume", id);
-        /* it was given a record with an end */
-        e2e_run(&t, &r, "bridle", "show", "--json", NULL);
-        assert_false(e2e_says(&r, "\"status\":\"running\""));
-        assert_false(e2e_says(&r, "\"status\":\"interrupted\""));
-        e2e_result_free(&r);
+        check_ended(&t);
     }
     e2e_expect_clean(&t);
     e2e_close(&t);
