@@ -455,7 +455,8 @@ int br_promotion_plan(struct br_promotion *p, struct br_err *err)
         return r;
     check_replaced(p);
     leave_out_skipped(p);
-    qsort(p->changes, p->nchanges, sizeof(*p->changes), by_path);
+    if (p->nchanges)
+        qsort(p->changes, p->nchanges, sizeof(*p->changes), by_path);
     for (size_t i = 0; i < p->nchanges; i++) {
         judge(p, &p->changes[i]);
         p->conflicts += p->changes[i].state == BR_CHANGE_CONFLICT;
