@@ -280,11 +280,32 @@ static void image_add(struct br_ask *q, size_t n)
     q->image_bytes += n;
 }
 
+/* Base64 has no colon; a text that has one may be an address. */
+static bool read_inline(struct br_ask *q, const char *where, struct br_slice *s)
+{
+    char begin[64];
+    if (!br_scan_string_or_null(&q->j, s, "is no text"))
+        return unreadable(q, where);
+    struct br_slice rest = *s;
+    size_t n = s->p ? br_slice_take(&rest, begin, sizeof(begin)) : 0;
+    bool url = n >= 5 && strncasecmp(begin, "data:", 5) == 0;
+    if (url || !memchr(begin, ':', n))
+        return true;
+    return br_ask_refuse(q, "'%s' looks like an address; only inline data is inside of the lease",
+                         where);
+}
+
+bool br_ask_inline(struct br_ask *q, const char *where)
+{
+    struct br_slice s;
+    return read_inline(q, where, &s);
+}
+
 bool br_ask_data(struct br_ask *q, const char *where)
 {
     struct br_slice s;
-    if (!br_scan_string_or_null(&q->j, &s, "is no text"))
-        return unreadable(q, where);
+    if (!read_inline(q, where, &s))
+        return false;
     image_add(q, s.n);
     return true;
 }

@@ -21,14 +21,14 @@ static bool image_url(struct br_ask *q, const char *where)
 
 static bool input_audio(struct br_ask *q, const char *where)
 {
-    static const struct br_ask_rule rules[] = {{BR_NAME("data"), br_ask_text},
+    static const struct br_ask_rule rules[] = {{BR_NAME("data"), br_ask_inline},
                                                {BR_NAME("format"), br_ask_text}};
     return br_ask_object(q, rules, BR_ARRAY_LEN(rules), where);
 }
 
 static bool file(struct br_ask *q, const char *where)
 {
-    static const struct br_ask_rule rules[] = {{BR_NAME("file_data"), br_ask_text},
+    static const struct br_ask_rule rules[] = {{BR_NAME("file_data"), br_ask_inline},
                                                {BR_NAME("filename"), br_ask_text}};
     return br_ask_object(q, rules, BR_ARRAY_LEN(rules), where);
 }

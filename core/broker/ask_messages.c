@@ -12,12 +12,15 @@ static bool source(struct br_ask *q, const char *where)
 {
     static const struct br_ask_rule base64[] = {{BR_NAME("type"), br_ask_any},
                                                 {BR_NAME("media_type"), br_ask_text},
-                                                {BR_NAME("data"), br_ask_text}};
+                                                {BR_NAME("data"), br_ask_inline}};
+    static const struct br_ask_rule text[] = {{BR_NAME("type"), br_ask_any},
+                                              {BR_NAME("media_type"), br_ask_text},
+                                              {BR_NAME("data"), br_ask_text}};
     static const struct br_ask_rule nested[] = {{BR_NAME("type"), br_ask_any},
                                                 {BR_NAME("content"), content}};
     static const struct br_ask_kind kinds[] = {
         {"base64", base64, BR_ARRAY_LEN(base64)},
-        {"text", base64, BR_ARRAY_LEN(base64)},
+        {"text", text, BR_ARRAY_LEN(text)},
         {"content", nested, BR_ARRAY_LEN(nested)},
     };
     return br_ask_kinds(q, kinds, BR_ARRAY_LEN(kinds), false, where);

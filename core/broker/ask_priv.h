@@ -24,7 +24,8 @@ struct br_ask {
     /* the text so far, rewritten: what was read up to `copied` is in `out` */
     struct br_buf *out;
     const char *copied;
-    bool has_limit, has_options, has_store, has_model, has_messages;
+    bool has_limit, has_options, has_store, has_model;
+    bool says_what; /* the item that is read says its type, or its role */
     uint64_t image_bytes;
     unsigned images, content_depth;
 };
@@ -61,6 +62,7 @@ bool br_ask_choice(struct br_ask *q, const char *where); /* tool_choice */
 bool br_ask_tool_name(struct br_ask *q, const char *where);
 bool br_ask_data_url(struct br_ask *q, const char *where); /* inline data, never an address */
 bool br_ask_data(struct br_ask *q, const char *where);     /* inline data of an image */
+bool br_ask_inline(struct br_ask *q, const char *where);   /* base64, or a data URL */
 /* A string of this list. */
 bool br_ask_word(struct br_ask *q, const char *where, const char *const *words, unsigned n,
                  const char *what);

@@ -20,7 +20,7 @@ static bool part(struct br_ask *q, const char *where)
                                                {BR_NAME("detail"), br_ask_text},
                                                {BR_NAME("file_id"), br_ask_null}};
     static const struct br_ask_rule file[] = {{BR_NAME("type"), br_ask_any},
-                                              {BR_NAME("file_data"), br_ask_text},
+                                              {BR_NAME("file_data"), br_ask_inline},
                                               {BR_NAME("filename"), br_ask_text},
                                               {BR_NAME("file_id"), br_ask_null},
                                               {BR_NAME("file_url"), br_ask_null}};
@@ -40,7 +40,15 @@ static bool content(struct br_ask *q, const char *where)
 static bool role(struct br_ask *q, const char *where)
 {
     static const char *const words[] = {"system", "developer", "user", "assistant"};
+    q->says_what = br_scan_peek(&q->j) == '"';
     return br_ask_word(q, where, words, BR_ARRAY_LEN(words), "no role");
+}
+
+/* Of items that are no messages. */
+static bool kind(struct br_ask *q, const char *where)
+{
+    q->says_what = true;
+    return br_ask_text(q, where);
 }
 
 static bool item(struct br_ask *q, const char *where)
@@ -51,17 +59,20 @@ static bool item(struct br_ask *q, const char *where)
         {BR_NAME("status"), br_ask_text}, {BR_NAME("phase"), br_ask_text},
     };
     static const struct br_ask_rule call[] = {
-        {BR_NAME("type"), br_ask_any},       {BR_NAME("id"), br_ask_text},
-        {BR_NAME("call_id"), br_ask_text},   {BR_NAME("name"), br_ask_text},
-        {BR_NAME("arguments"), br_ask_text}, {BR_NAME("status"), br_ask_text},
+        {BR_NAME("type"), kind},
+        {BR_NAME("id"), br_ask_text},
+        {BR_NAME("call_id"), br_ask_text},
+        {BR_NAME("name"), br_ask_text},
+        {BR_NAME("arguments"), br_ask_text},
+        {BR_NAME("status"), br_ask_text},
     };
     static const struct br_ask_rule output[] = {
-        {BR_NAME("type"), br_ask_any},     {BR_NAME("id"), br_ask_text},
+        {BR_NAME("type"), kind},           {BR_NAME("id"), br_ask_text},
         {BR_NAME("call_id"), br_ask_text}, {BR_NAME("output"), content},
         {BR_NAME("status"), br_ask_text},
     };
     static const struct br_ask_rule reasoning[] = {
-        {BR_NAME("type"), br_ask_any},    {BR_NAME("id"), br_ask_text},
+        {BR_NAME("type"), kind},          {BR_NAME("id"), br_ask_text},
         {BR_NAME("summary"), br_ask_any}, {BR_NAME("encrypted_content"), br_ask_text},
         {BR_NAME("content"), br_ask_any}, {BR_NAME("status"), br_ask_text},
     };
@@ -71,7 +82,11 @@ static bool item(struct br_ask *q, const char *where)
         {"function_call_output", output, BR_ARRAY_LEN(output)},
         {"reasoning", reasoning, BR_ARRAY_LEN(reasoning)},
     };
-    return br_ask_kinds(q, kinds, BR_ARRAY_LEN(kinds), true, where);
+    q->says_what = false;
+    if (!br_ask_kinds(q, kinds, BR_ARRAY_LEN(kinds), true, where))
+        return false;
+    /* {"id"} alone is a reference to what the provider keeps */
+    return q->says_what ? true : br_ask_refuse(q, "'%s' has an item without a role", where);
 }
 
 static bool input(struct br_ask *q, const char *where)

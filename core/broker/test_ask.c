@@ -197,6 +197,12 @@ static void test_responses(void **state)
         {"{" RESP ",\"tools\":[{\"type\":\"function\",\"name\":\"rm\"}]}", "the tool 'rm'"},
         {"{" RESP ",\"include\":[\"file_search_call.results\"]}", "not what the lease allows"},
         {"{" RESP ",\"max_output_tokens\":101}", "1 to 100"},
+        {"{\"model\":\"m\",\"input\":[{\"id\":\"msg_1\"}]}", "without a role"},
+        {"{\"model\":\"m\",\"input\":[{\"type\":\"message\",\"id\":\"msg_1\"}]}", "without a role"},
+        {"{\"model\":\"m\",\"input\":[{\"role\":null,\"id\":\"msg_1\"}]}", "without a role"},
+        {"{\"model\":\"m\",\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_file\","
+         "\"file_data\":\"https://x\"}]}]}",
+         "looks like an address"},
         {"{\"model\":\"m\",\"input\":[{\"type\":\"item_reference\",\"id\":\"i\"}]}",
          "'item_reference'"},
         {"{\"model\":\"m\",\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_image\","
@@ -243,6 +249,9 @@ static void test_messages(void **state)
          "'url'"},
         {"{" MSG_1 "{\"type\":\"document\",\"source\":{\"type\":\"file\",\"file_id\":\"f\"}}]}]}",
          "'file'"},
+        {"{" MSG_1 "{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"data\":\"ftp://x\"}}"
+         "]}]}",
+         "looks like an address"},
         {"{" MSG_1 "{\"type\":\"server_tool_use\"}]}]}", "'server_tool_use'"},
         {"{" MSG_1 "{\"type\":\"tool_result\",\"content\":[{\"type\":\"image\",\"source\":{"
          "\"type\":\"url\",\"url\":\"https://x\"}}]}]}]}",
