@@ -173,14 +173,67 @@ static void test_withdrawn(void **state)
     e2e_close(&t);
 }
 
+/* What no client would do: each ends its own connection, and the gate goes on. */
+static const char hostile[] =
+    "cat > /tmp/hostile.py <<'END'\n"
+    "import socket, struct\n"
+    "def conn():\n"
+    "    s = socket.socket(socket.AF_UNIX); s.settimeout(10); s.connect('/broker/gate.sock'); "
+    "return s\n"
+    "def ended(s, what):\n"
+    "    try:\n"
+    "        s.sendall(what)\n"
+    "        return s.recv(1) == b''\n"
+    "    except OSError:\n"
+    "        return True\n"
+    "def frame(b): return struct.pack('>I', len(b)) + b\n"
+    "good = b'{\"id\":\"1\",\"tool\":\"read\",\"input\":{\"path\":\"a\"}}'\n"
+    "n = 0\n"
+    "n += ended(conn(), b'\\xff\\xff\\xff\\xff')\n"
+    "n += ended(conn(), frame(b'{'))\n"
+    "n += ended(conn(), frame(b'[' * 100000))\n"
+    "n += ended(conn(), frame(good[:-1] + b',\"x\":1}'))\n"
+    "n += ended(conn(), frame(b'{\"id\":\"' + b'i' * 129 + good[8:]))\n"
+    "held = [conn() for i in range(8)]\n"
+    "n += ended(conn(), frame(good))\n"
+    "for s in held: s.sendall(frame(good)[:7])\n"
+    "for s in held: s.close()\n"
+    "def whole():\n"
+    "    s = conn()\n"
+    "    for b in frame(good): s.sendall(bytes([b]))\n"
+    "    size = struct.unpack('>I', s.recv(4, socket.MSG_WAITALL))[0]\n"
+    "    return b'\"decision\":\"allow\"' in s.recv(size, socket.MSG_WAITALL)\n"
+    "for i in range(1000): # until it has seen that the others have left\n"
+    "    try:\n"
+    "        n += whole()\n"
+    "        break\n"
+    "    except (OSError, struct.error):\n"
+    "        pass\n"
+    "print(n)\n"
+    "END\n"
+    "say \"$(result \"ended: $(/usr/bin/python3 /tmp/hostile.py)\")\"\n";
+
+static void test_hostile(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_gate(&t, "gate = 'ask'");
+    harness_guest(&t, hostile);
+    harness_run(&t, &r, "-p", "policy.lua");
+    e2e_expect(&r, 0, "\"text\":\"ended: 7\"");
+    e2e_result_free(&r);
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
 int main(void)
 {
     e2e_isolate();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_policy),
-        cmocka_unit_test(test_off),
-        cmocka_unit_test(test_operator),
-        cmocka_unit_test(test_withdrawn),
+        cmocka_unit_test(test_policy),   cmocka_unit_test(test_off),
+        cmocka_unit_test(test_operator), cmocka_unit_test(test_withdrawn),
+        cmocka_unit_test(test_hostile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
