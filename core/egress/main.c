@@ -7,6 +7,7 @@
  * and no request is sent.
  */
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -456,9 +457,13 @@ static int egress_loop(struct egress *e, struct br_err *err)
         int ms = br_transfers_run(e->transfers);
         if (e->ready_by && !e->ready)
             ms = ms < 0 || ms > 100 ? 100 : ms;
-        ahead |= br_transfers_answered(e->transfers);
+        if (br_transfers_answered(e->transfers)) {
+            ahead = true;
+            (void)sched_yield(); /* whoever reads the answer goes first */
+        }
         int n = br_net_wait(e->net, ev, ahead ? 0 : ms, err);
         if (n == 0 && ahead) { /* there is nothing else to do, so nobody waits for this */
+            br_transfers_tidy(e->transfers);
             br_net_spare(e->net);
             ahead = false;
             n = br_net_wait(e->net, ev, ms, err);

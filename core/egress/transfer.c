@@ -13,6 +13,8 @@
 #include "egress/transfer.h"
 
 #define SLOTS BR_EGRESS_TRANSFERS_MAX
+/* Connections of answers that are complete, which are closed when nobody waits for anything. */
+#define ENDED_MAX 16u
 /* Reads of one transfer before others have their turn. */
 #define READS_MAX 4u
 
@@ -45,6 +47,8 @@ struct br_transfers {
     unsigned high; /* no slot from here on was ever used */
     unsigned nused;
     bool answered;
+    unsigned nended;
+    struct br_conn ended[ENDED_MAX];
     uint64_t due_us; /* no transfer is due before */
     unsigned nready;
     uint16_t ready[SLOTS];
@@ -93,6 +97,7 @@ void br_transfers_free(struct br_transfers **pts)
     struct br_transfers *ts = *pts;
     if (!ts)
         return;
+    br_transfers_tidy(ts);
     for (unsigned i = 0; i < ts->high; i++) {
         if (ts->slots[i]->used)
             release(ts, ts->slots[i]);
@@ -159,7 +164,18 @@ static void end_ok(struct br_transfers *ts, struct transfer *t)
 {
     const struct br_err ok = {.code = BR_OK};
     ts->answered = true;
-    end(ts, t, &ok);
+    ts->c.sink.end(ts->c.sink.ctx, t->id, &ok, t->body_at, t->got);
+    if (ts->nended < ENDED_MAX) {
+        ts->ended[ts->nended++] = t->conn;
+        t->conn = (struct br_conn){.fd = -1};
+    }
+    release(ts, t);
+}
+
+void br_transfers_tidy(struct br_transfers *ts)
+{
+    while (ts->nended)
+        br_conn_close(ts->c.net, &ts->ended[--ts->nended]);
 }
 
 static void end_truncated(struct br_transfers *ts, struct transfer *t)

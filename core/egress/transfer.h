@@ -81,5 +81,7 @@ void br_transfers_event(struct br_transfers *ts, const struct br_net_event *ev);
 int br_transfers_run(struct br_transfers *ts);
 /* True once after a complete answer: another request may follow, and find a connection. */
 bool br_transfers_answered(struct br_transfers *ts);
+/* Close the connections of complete answers: for when there is nothing else to do. */
+void br_transfers_tidy(struct br_transfers *ts);
 
 #endif
