@@ -10,7 +10,7 @@ return {
     ["workspace-v1"] = { tools = tools },
     ["workspace-tmpfs-v1"] = { tools = tools },
   },
-  routes = { "chat" },
+  routes = { "chat", "responses", "messages" },
   session = true,
   artifact = { kind = "text", bytes = 256 << 10 },
   ceilings = { outputBytes = 512 << 10, traceBytes = 16 << 10 },

@@ -202,6 +202,7 @@ static int start_session(struct supervisor *s, struct links *l, struct br_err *e
         free(defaults[i]);
     br_buf_put_u8(&o.buf, q->adapter[0] != 0);
     if (q->adapter[0]) {
+        s->harness.adapter.routes &= s->provider.routes; /* what it is told is what the lease has */
         br_harness_put(&o.buf, &s->harness);
         put_blob(&o, &q->schema);
     }

@@ -79,7 +79,8 @@ async function one(name) {
   try {
     return { name, ...(await does[name]()), statuses: [...used] };
   } catch (error) {
-    return { name, error: error.constructor.name, status: error.status, code: error.code ?? error.error?.error?.code, statuses: [...used] };
+    const code = error.code ?? error.error?.error?.code ?? error.error?.error?.type;
+    return { name, status: error.status, code, statuses: [...used] };
   }
 }
 

@@ -6,7 +6,7 @@ import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-export const cache = process.env.PI_CACHE;
+export const cache = process.env.PI_CACHE ?? "";
 export const node = join(cache, "root/opt/pi/bin/node");
 export const guest = join(cache, "root/opt/pi/lib/boot.cjs");
 export const TOKEN = "0123456789abcdef".repeat(4);

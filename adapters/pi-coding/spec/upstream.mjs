@@ -5,10 +5,19 @@ import { appendFileSync, readFileSync, renameSync, writeFileSync } from "node:fs
 import { play } from "./rig.mjs";
 
 const [file, turns] = process.argv.slice(2);
-const requests = { length: 0, push: (q) => {
-  requests.length++;
-  appendFileSync(`${file}.log`, `${JSON.stringify({ path: q.path, key: q.headers.authorization ?? q.headers["x-api-key"], stream: q.body.stream === true })}\n`);
-} };
+const requests = {
+  length: 0,
+  push({ path, headers, body }) {
+    requests.length++;
+    const row = {
+      path: path.replace("?beta=true", ""),
+      key: headers.authorization ?? headers["x-api-key"],
+      model: body.model,
+      canary: JSON.stringify(body).includes("CANARY"),
+    };
+    appendFileSync(`${file}.log`, `${JSON.stringify(row)}\n`);
+  },
+};
 const server = play(turns ? JSON.parse(readFileSync(turns)) : [{ text: "It is said." }], requests);
 server.listen(0, "127.0.0.1", () => {
   writeFileSync(`${file}.new`, String(server.address().port));
