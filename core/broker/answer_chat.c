@@ -15,7 +15,7 @@ struct call_read {
 };
 
 struct br_chat_read {
-    struct br_slice id;
+    struct br_slice id, created;
     bool has_choices, has_message;
     unsigned choices;
     uint64_t choice_index;
@@ -282,9 +282,10 @@ static bool read_choices(struct br_scan *j, struct br_chat_read *r, struct br_us
 
 static bool chat_read(struct br_answer *a, struct br_scan *j, bool whole)
 {
-    enum { ID, CHOICES, USAGE, ERROR, NOISE };
-    static const struct br_scan_name names[] = {BR_NAME("id"), BR_NAME("choices"), BR_NAME("usage"),
-                                                BR_NAME("error"), BR_NAME("obfuscation")};
+    enum { ID, CREATED, CHOICES, USAGE, ERROR, NOISE };
+    static const struct br_scan_name names[] = {BR_NAME("id"),      BR_NAME("created"),
+                                                BR_NAME("choices"), BR_NAME("usage"),
+                                                BR_NAME("error"),   BR_NAME("obfuscation")};
     static const struct br_scan_keys keys = {names, BR_ARRAY_LEN(names)};
     struct br_scan_in in = {.seen = 0};
     struct br_chat_read *r = a->read.chat;
@@ -298,6 +299,9 @@ static bool chat_read(struct br_answer *a, struct br_scan *j, bool whole)
         switch (id) {
         case ID:
             ok = br_scan_string_or_null(j, &r->id, "has an id that is no text");
+            break;
+        case CREATED:
+            ok = br_scan_skip(j, &r->created);
             break;
         case CHOICES:
             ok = read_choices(j, r, &a->usage, whole);
@@ -320,23 +324,19 @@ static bool chat_read(struct br_answer *a, struct br_scan *j, bool whole)
     return j->state == BR_SCAN_OK;
 }
 
-static unsigned hole(struct br_hole *h, unsigned n, const struct br_slice *s)
-{
-    if (!s->p)
-        return n;
-    h[n] = (struct br_hole){.p = s->p, .n = s->n};
-    return n + 1;
-}
-
 static unsigned chat_holes(const struct br_answer *a, struct br_hole *h)
 {
     const struct br_chat_read *r = a->read.chat;
     if (r->choices != 1 || r->ncalls || r->legacy.p || r->finish.n || r->refusal.n ||
         a->usage.known || a->facts.finish[0])
         return 0;
-    unsigned n = hole(h, 0, &r->content);
-    n = hole(h, n, &r->reasoning);
-    return n ? hole(h, n, &r->noise) : 0;
+    unsigned n = br_hole_text(h, 0, &r->content);
+    n = br_hole_text(h, n, &r->reasoning);
+    if (!n)
+        return 0;
+    n = br_hole_text(h, n, &r->id);
+    n = br_hole_number(h, n, &r->created);
+    return br_hole_text(h, n, &r->noise);
 }
 
 /* ---- judging ---- */

@@ -67,6 +67,25 @@ uint64_t br_slice_hash(const struct br_slice *s)
     return h;
 }
 
+unsigned br_hole_text(struct br_hole *h, unsigned n, const struct br_slice *s)
+{
+    if (!s->p)
+        return n;
+    h[n] = (struct br_hole){.p = s->p, .n = s->n};
+    return n + 1;
+}
+
+unsigned br_hole_number(struct br_hole *h, unsigned n, const struct br_slice *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (s->p[i] < '0' || s->p[i] > '9')
+            return n;
+    if (!s->n)
+        return n;
+    h[n] = (struct br_hole){.p = s->p, .n = s->n, .number = true};
+    return n + 1;
+}
+
 /* ---- errors that the provider reports ---- */
 
 static bool said_object(struct br_scan *j, struct br_said *said)

@@ -267,23 +267,12 @@ static bool responses_read(struct br_answer *a, struct br_scan *j, bool whole)
 static unsigned responses_holes(const struct br_answer *a, struct br_hole *h)
 {
     const struct br_responses_read *r = a->read.responses;
-    unsigned n = 1;
     if (!r->delta.p || r->has_item || r->has_response ||
         !br_slice_is(&a->type, "response.output_text.delta"))
         return 0;
-    h[0] = (struct br_hole){.p = r->delta.p, .n = r->delta.n};
-    if (r->noise.p) {
-        h[n] = (struct br_hole){.p = r->noise.p, .n = r->noise.n};
-        n++;
-    }
-    bool digits = r->number.n > 0;
-    for (size_t i = 0; i < r->number.n; i++)
-        digits = digits && r->number.p[i] >= '0' && r->number.p[i] <= '9';
-    if (digits) {
-        h[n] = (struct br_hole){.p = r->number.p, .n = r->number.n, .number = true};
-        n++;
-    }
-    return n;
+    unsigned n = br_hole_text(h, 0, &r->delta);
+    n = br_hole_text(h, n, &r->noise);
+    return br_hole_number(h, n, &r->number);
 }
 
 /* ---- judging ---- */

@@ -75,7 +75,7 @@ struct br_said {
  * Where one event of text differs from the next: between the quotes of a string, or a number. The
  * rest of an event that was read is kept, and compared with the next instead of reading that.
  */
-#define BR_HOLES_MAX 4u
+#define BR_HOLES_MAX 6u
 #define BR_SHAPE_MAX 1024u
 struct br_hole {
     const char *p;
@@ -190,5 +190,10 @@ int br_call_all(struct br_answer *a, struct br_call *c, const struct br_slice *t
 /* The arguments of every call are JSON objects. */
 int br_calls_check(struct br_answer *a, struct br_err *err);
 uint64_t br_slice_hash(const struct br_slice *s);
+
+/* One more hole, if there is such a string, or a number of digits alone; how many there are then.
+ */
+unsigned br_hole_text(struct br_hole *h, unsigned n, const struct br_slice *s);
+unsigned br_hole_number(struct br_hole *h, unsigned n, const struct br_slice *s);
 
 #endif
