@@ -134,6 +134,8 @@ static const char *kind_of(const char *name)
         return "template";
     if (strncmp(name, "state-", 6) == 0)
         return "state";
+    if (strncmp(name, "run-", 4) == 0)
+        return "workspace";
     return n > 4 && strcmp(name + n - 4, ".tmp") == 0 ? "temporary" : "unknown";
 }
 

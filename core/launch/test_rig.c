@@ -94,6 +94,15 @@ static int on_probed(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     return br_rd_done(&m->rd);
 }
 
+static int on_leased(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct rig *r = ctx;
+    (void)c, (void)err;
+    r->lease = br_msg_take_fd(m);
+    r->leased = true;
+    return br_rd_done(&m->rd);
+}
+
 static const struct br_msg_rule rules[] = {
     {BR_MSG_ROLE_READY, BR_PERMIT | BR_ONCE, 8, 4096, 0, 0, on_ready},
     {BR_MSG_LAUNCH_STARTED, BR_PERMIT, 16, BR_MSG_MAX, 1, 2, on_started},
@@ -101,6 +110,7 @@ static const struct br_msg_rule rules[] = {
     {BR_MSG_LAUNCH_REFUSED, BR_PERMIT, 8, 4096, 0, 0, on_refused},
     {BR_MSG_LAUNCH_STOPPED, BR_PERMIT, 17, 4096, 0, 0, on_stopped},
     {BR_MSG_LAUNCH_PROBED, BR_PERMIT, 4, BR_MSG_MAX, 0, 0, on_probed},
+    {BR_MSG_LAUNCH_LEASED, BR_PERMIT, 0, 0, 1, 1, on_leased},
 };
 
 /* A launcher that is to be killed may be gone at any time. */
@@ -507,4 +517,17 @@ unsigned rig_box_uid(const struct rig *r)
     assert_int_equal(sscanf(strstr(p, "\"uid\":"), "\"uid\":%u", &uid), 1);
     assert_in_range(uid, BR_UID_SANDBOX, BR_UID_SANDBOX_LAST);
     return uid;
+}
+
+int rig_lease(struct rig *r, const char *run_id, unsigned uid, unsigned gid)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_str(&o.buf, run_id);
+    br_buf_put_u32(&o.buf, uid);
+    br_buf_put_u32(&o.buf, gid);
+    r->leased = r->refused = false;
+    r->lease = -1;
+    assert_int_equal(br_chan_send(&r->chan, BR_MSG_LAUNCH_LEASE, 3, &o, NULL), 0);
+    receive(r, &r->leased, &r->refused);
+    return r->leased ? r->lease : -1;
 }

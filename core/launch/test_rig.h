@@ -48,7 +48,8 @@ struct rig {
     char *receipt;
     struct br_probe probes[BR_PROBES_MAX];
     uint32_t nprobes;
-    bool probed;
+    bool probed, leased;
+    int lease; /* of the last LAUNCH_LEASED */
 };
 
 /* A directory with a workspace in it, owned by whom it should be. */
@@ -72,6 +73,8 @@ bool rig_resolve(struct rig *r, int ws_fd);
  * asked to start it all the same, and must refuse again with the same code.
  */
 bool rig_launch_at(struct rig *r, int ws_fd);
+/* Ask for the lease of an ended run, once: its root; -1: refused. */
+int rig_lease(struct rig *r, const char *run_id, unsigned uid, unsigned gid);
 /* Send the plan as it is. */
 bool rig_launch_resolved(struct rig *r, int ws_fd);
 bool rig_launch(struct rig *r);

@@ -122,6 +122,8 @@ static int check_quota(struct br_disk_lease *d, int fd, const char *name, struct
         return 0;
     if (fstat(d->image, &st) < 0 || (d->unnamed && st.st_nlink != 0))
         return differs(err, name, "the image has a name");
+    if (d->keep[0] && !br_lease_is_named(d))
+        return differs(err, name, "the name of the image");
     if ((uint64_t)st.st_size != d->quota.bytes)
         return differs(err, name, "the size of the image");
     /* so that what is written later needs no room that the host does not have any more */

@@ -51,6 +51,20 @@ void br_leases_settle(struct br_leases *ls, const struct br_box_shared *s)
     }
 }
 
+static bool is_file(int root, const char *name, int fd)
+{
+    struct stat a, b;
+    return fstatat(root, name, &a, AT_SYMLINK_NOFOLLOW) == 0 && fstat(fd, &b) == 0 &&
+           a.st_ino == b.st_ino && a.st_dev == b.st_dev && a.st_nlink == 1;
+}
+
+bool br_lease_is_named(const struct br_disk_lease *d)
+{
+    char image[BR_LEASE_NAME_MAX], base[BR_LEASE_NAME_MAX];
+    br_lease_keep_names(d->keep, image, base);
+    return is_file(d->root, image, d->image) && is_file(d->root, base, d->base);
+}
+
 /* The next directory in `dir` is entered; or all of it was looked at. */
 static bool look(DIR **stack, unsigned *depth, uint64_t since)
 {

@@ -60,6 +60,8 @@ int br_lease_image_new(struct br_disk_lease *d, int root, struct br_err *err);
 int br_lease_image_kept(struct br_disk_lease *d, int root, struct br_err *err);
 /* That image, of a run that has ended: locked, and clean. -BR_E_NOT_FOUND, -BR_E_IN_USE. */
 int br_lease_image_ended(struct br_disk_lease *d, int root, const char *run_id, struct br_err *err);
+/* Is it to be found under its name, and the record beside it? */
+bool br_lease_is_named(const struct br_disk_lease *d);
 /* Was anything in it changed after the copy? Of what cannot be told, it is. lease_keep.c */
 bool br_lease_changed(const struct br_disk_lease *d);
 /* Before it is unmounted: what is not used needs no room on the host any more. */

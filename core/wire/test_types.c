@@ -353,6 +353,7 @@ static void plans_have_a_ceiling(void **state)
     REFUSED(strcpy(p.image, "sha256:12"), BR_E_INVALID_PROFILE, "image");
     REFUSED(strcpy(p.state, "kept"), BR_E_INVALID_PROFILE, "state");
     REFUSED(strcpy(p.state, "../up"), BR_E_INVALID_PROFILE, "state");
+    REFUSED(strcpy(p.keep, "run_1"), BR_E_INVALID_PROFILE, "keep"); /* without such a lease */
     REFUSED((p.nallowed = 1, p.workspace = BR_WORKSPACE_NONE), BR_E_INVALID_PROFILE,
             "allowed paths");
     REFUSED(p.disks[BR_DISK_STATE].kind = BR_QUOTA_EXT4 + 1, BR_E_INVALID_PROFILE, "'state'");
@@ -660,17 +661,70 @@ static void argument_lists_must_agree(void **state)
     free(big);
 }
 
+/* What runs have left: every member arrives, and what is cut or of no kind does not. */
+static void test_state_row(void **state)
+{
+    (void)state;
+    struct br_state_row w = {.kind = BR_STATE_WORKSPACE,
+                             .id = "run_1",
+                             .owner = 7,
+                             .adapter = "pi-coding@1",
+                             .profile = "workspace-v1",
+                             .image = "host",
+                             .workspace = "/w",
+                             .created = 1,
+                             .used = 2,
+                             .expires = 3,
+                             .bytes = 4,
+                             .in_use = 1,
+                             .interrupted = 1},
+                        row;
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_MSG_MAX);
+    struct br_rd rd;
+    br_state_row_put(&b, &w);
+    br_rd_init(&rd, b.data, b.len);
+    br_state_row_get(&rd, &row);
+    assert_int_equal(br_rd_done(&rd), 0);
+    assert_int_equal(row.kind, w.kind);
+    assert_string_equal(row.id, w.id);
+    assert_int_equal(row.owner, w.owner);
+    assert_string_equal(row.adapter, w.adapter);
+    assert_string_equal(row.profile, w.profile);
+    assert_string_equal(row.image, w.image);
+    assert_string_equal(row.workspace, w.workspace);
+    assert_true(row.created == 1 && row.used == 2 && row.expires == 3 && row.bytes == 4);
+    assert_true(row.in_use == 1 && row.interrupted == 1);
+    for (size_t n = 0; n < b.len; n++) {
+        br_rd_init(&rd, b.data, n);
+        br_state_row_get(&rd, &row);
+        assert_int_equal(br_rd_done(&rd), -BR_E_PEER_PROTOCOL);
+    }
+    b.data[0] = BR_STATE_WORKSPACE + 1;
+    br_rd_init(&rd, b.data, b.len);
+    br_state_row_get(&rd, &row);
+    assert_int_equal(br_rd_done(&rd), -BR_E_PEER_PROTOCOL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(choice_round_trip),         cmocka_unit_test(choice_source_max),
-        cmocka_unit_test(pins_round_trip),           cmocka_unit_test(policy_rows_are_bounded),
-        cmocka_unit_test(policy_rows_have_a_limit),  cmocka_unit_test(limits_round_trip),
-        cmocka_unit_test(limits_have_a_ceiling),     cmocka_unit_test(plans_round_trip),
-        cmocka_unit_test(plans_have_a_ceiling),      cmocka_unit_test(who_is_alone_has_nothing),
-        cmocka_unit_test(allowed_paths_are_bounded), cmocka_unit_test(leases_and_grants_round_trip),
-        cmocka_unit_test(headers_round_trip),        cmocka_unit_test(probes_are_bounded),
-        cmocka_unit_test(calls_round_trip),          cmocka_unit_test(argument_lists_must_agree),
+        cmocka_unit_test(test_state_row),
+        cmocka_unit_test(choice_round_trip),
+        cmocka_unit_test(choice_source_max),
+        cmocka_unit_test(pins_round_trip),
+        cmocka_unit_test(policy_rows_are_bounded),
+        cmocka_unit_test(policy_rows_have_a_limit),
+        cmocka_unit_test(limits_round_trip),
+        cmocka_unit_test(limits_have_a_ceiling),
+        cmocka_unit_test(plans_round_trip),
+        cmocka_unit_test(plans_have_a_ceiling),
+        cmocka_unit_test(who_is_alone_has_nothing),
+        cmocka_unit_test(allowed_paths_are_bounded),
+        cmocka_unit_test(leases_and_grants_round_trip),
+        cmocka_unit_test(headers_round_trip),
+        cmocka_unit_test(probes_are_bounded),
+        cmocka_unit_test(calls_round_trip),
+        cmocka_unit_test(argument_lists_must_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
