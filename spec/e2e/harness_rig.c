@@ -49,8 +49,13 @@ const char harness_prelude[] =
 
 void harness_open(struct e2e *t, const char *terms)
 {
+    harness_open_as(t, 0, terms);
+}
+
+void harness_open_as(struct e2e *t, uid_t uid, const char *terms)
+{
     char config[1024];
-    e2e_open(t, 0);
+    e2e_open(t, uid);
     e2e_write(t, "workspace/a.txt", "a\n");
     e2e_write(t, "hosted.lua", harness_profile);
     e2e_write(t, "adapter.lua", harness_adapter);

@@ -17,6 +17,8 @@ extern const char harness_prelude[];
 
 /* Profile, adapter and bridle.lua; `terms` (NULL: none) is more of the adapter's entry there. */
 void harness_open(struct e2e *t, const char *terms);
+/* The same for another user than root. */
+void harness_open_as(struct e2e *t, uid_t uid, const char *terms);
 void harness_activate(struct e2e *t, const char *profile, const char *image);
 /* Write the guest of this text; run it, with up to two more words (NULL: none). */
 void harness_guest(struct e2e *t, const char *body);

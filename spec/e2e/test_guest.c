@@ -109,12 +109,50 @@ static void test_refused(void **state)
     e2e_close(&t);
 }
 
+/* As an ordinary user: the same, with the operator's own uid in every place. */
+static void test_ordinary_user(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    char bin[128], real[BR_PATH_MAX], name[32];
+    const unsigned uid = 61877;
+    if (geteuid() != 0) {
+        print_message(
+            "starts as root; what an ordinary user's run does is the rest of this file\n");
+        skip();
+    }
+    harness_open_as(&t, uid, NULL);
+    snprintf(real, sizeof(real), "%s", e2e_bin());
+    e2e_copy_bin(&t, NULL, NULL, bin); /* the build may lie where only root gets to */
+    assert_int_equal(setenv("BRIDLE_BIN", bin, 1), 0);
+    e2e_write(&t, "scenario.json", scenario);
+    t.uid = 0;
+    snprintf(name, sizeof(name), "%u", uid);
+    e2e_run(&t, &r, "bridle", "doctor", "--delegate", name, NULL);
+    e2e_expect(&r, 0, NULL);
+    e2e_result_free(&r);
+    t.uid = uid;
+    harness_activate(&t, "hosted.lua", NULL);
+    run(&t, "say \"$(result \"told: $(post plain):$(seen canary-body)\")\"\n", 0, &r);
+    e2e_expect(&r, 0, "told: 200:1");
+    e2e_result_free(&r);
+    e2e_expect_clean(&t);
+    /* empty directories: what the delegation made, and nothing else has this name */
+    assert_int_equal(system("find /sys/fs/cgroup -ignore_readdir_race -depth -type d -name "
+                            "'bridle-61877' -exec rmdir {} +"),
+                     0); /* NOLINT(cert-env33-c) */
+    assert_int_equal(setenv("BRIDLE_BIN", real, 1), 0);
+    e2e_close(&t);
+}
+
 int main(void)
 {
     e2e_isolate();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_turns),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_ordinary_user),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
