@@ -9,8 +9,10 @@
 #include "frame/frame.h"
 #include "session/session_priv.h"
 
-/* How long the answers of a guest that has ended are waited for; the broker gives up before. */
-#define DRAIN_US (30u * 1000000u)
+/* How long the answers of a guest that has ended are waited for: the broker reads on, to learn what
+ * they cost. Less than what bridled gives a run that is over its time. */
+#define DRAIN_US (18u * 1000000u)
+#define DRAIN_STOPPING_US (5u * 1000000u)
 
 bool guest_note(struct session *s, const struct guest_event *e)
 {
@@ -114,6 +116,7 @@ static int record_response(struct session *s, const struct guest_event *e)
         (json_int_t)e->calls, "repairs", (json_int_t)e->repairs);
     if (receipt && e->code)
         json_object_set_new(receipt, "error", error_of(e));
+    s->harness.sent[e->serial % GUEST_SENT_MAX].type = 0; /* it has its answer */
     uint64_t total = e->prompt + e->completion;
     s->budget.tokens += total;
     s->harness.tokens += total;
@@ -147,9 +150,24 @@ int guest_record(struct session *s)
     return r;
 }
 
+/* Of a request without an answer the reservation stays charged. */
+static int record_unanswered(struct session *s)
+{
+    int r = 0;
+    for (unsigned i = 0; s->harness.sent && r == 0 && i < GUEST_SENT_MAX; i++) {
+        const struct guest_event e = {.type = BR_MSG_GUEST_RESPONSE,
+                                      .serial = s->harness.sent[i].serial,
+                                      .at_us = br_now_us(),
+                                      .code = BR_E_CANCELED};
+        if (s->harness.sent[i].type == BR_MSG_GUEST_REQUEST)
+            r = record_response(s, &e);
+    }
+    return r;
+}
+
 int guest_drain(struct session *s)
 {
-    uint64_t deadline = br_now_us() + DRAIN_US;
+    uint64_t deadline = br_now_us() + (s->stop_code ? DRAIN_STOPPING_US : DRAIN_US);
     int r = guest_record(s);
     while (r == 0 && s->harness.open && s->broker.fd >= 0 && br_now_us() < deadline) {
         bool moved = false;
@@ -158,6 +176,8 @@ int guest_drain(struct session *s)
         s->init_kick = NULL;
         r = w < 0 && w != -BR_E_TIMEOUT ? w : guest_record(s);
     }
+    if (r == 0)
+        r = record_unanswered(s);
     free(br_steal_ptr(&s->harness.events));
     free(br_steal_ptr(&s->harness.sent));
     s->harness.nevents = 0;

@@ -19,7 +19,9 @@ static const char scenario[] =
     "\"text\":"
     "\"canary-reasoning\",\"tool_calls\":[{\"name\":\"bash\",\"arguments\":{\"command\":"
     "\"canary-argument\"}}]},{\"when\":{\"last_user_contains\":\"fail\"},\"fault\":{\"status\":500,"
-    "\"body\":\"canary-exception\"}},{\"text\":\"canary-body\"}]}\n";
+    "\"body\":\"canary-exception\"}},{\"when\":{\"last_user_contains\":\"slow\"},\"text\":"
+    "\"one two three four five "
+    "six\",\"delay_ms\":200,\"chunk_words\":1},{\"text\":\"canary-body\"}]}\n";
 
 /* post TEXT [TOKEN [MODEL [MORE]]]: the status, and the answer in /tmp/answer. */
 static const char poster[] =
@@ -109,6 +111,25 @@ static void test_refused(void **state)
     e2e_close(&t);
 }
 
+/* A guest that leaves while it is being answered: what that cost is known, and recorded. */
+static void test_early_leave(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_provider(&t, NULL);
+    run(&t,
+        "post slow '' '' ',\"stream\":true' >/dev/null & sleep 0.5\n"
+        "say \"$(result left)\"\n",
+        0, &r);
+    e2e_expect(&r, 0, "\"text\":\"left\"");
+    e2e_expect(&r, 0, "\"type\":\"model.response\"");
+    e2e_expect(&r, 0, "\"settled\":true");
+    e2e_result_free(&r);
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
 /* As an ordinary user: the same, with the operator's own uid in every place. */
 static void test_ordinary_user(void **state)
 {
@@ -152,6 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_turns),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_early_leave),
         cmocka_unit_test(test_ordinary_user),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -360,6 +360,45 @@ static void test_pairs(void **state)
     e2e_close(&t);
 }
 
+/* The profile with one text in place of another. */
+static void change_profile(struct e2e *t, const char *from, const char *to)
+{
+    char text[2048];
+    const char *at = strstr(harness_profile, from);
+    assert_non_null(at);
+    snprintf(text, sizeof(text), "%.*s%s%s", (int)(at - harness_profile), harness_profile, to,
+             at + strlen(from));
+    e2e_write(t, "hosted.lua", text);
+    harness_activate(t, "hosted.lua", NULL);
+}
+
+/* What an adapter needs and its profile has not: nothing is started, exit 6. */
+static void test_requirements(void **state)
+{
+    (void)state;
+    struct e2e t;
+    char text[1024];
+    const char *revision = strstr(harness_adapter, "revision = 3");
+    harness_open(&t, "gate = 'ask'");
+    harness_guest(&t, "say \"$(result x)\"\n");
+    change_profile(&t, "sockets = { 'provider', 'gate' }", "sockets = { 'gate' }");
+    refused(&t, 6, "has no socket of a provider", "test-guest@3", "hosted.lua", NULL);
+    change_profile(&t, "sockets = { 'provider', 'gate' }", "sockets = { 'provider' }");
+    refused(&t, 6, "has no gate", "test-guest@3", "hosted.lua", NULL);
+    change_profile(&t, "sockets = { 'provider', 'gate' }", "sockets = { 'gate', 'provider' }");
+    snprintf(text, sizeof(text), "%.*ssession = true, %s", (int)(revision - harness_adapter),
+             harness_adapter, revision);
+    e2e_write(&t, "adapter.lua", text);
+    refused(&t, 6, "has no state disk", "test-guest@3", "hosted.lua", NULL);
+    /* and an adapter that cannot ask is not run where it is to */
+    snprintf(text, sizeof(text), "%.*sfalse }\n",
+             (int)(strstr(harness_adapter, "gate = true") + 7 - harness_adapter), harness_adapter);
+    e2e_write(&t, "adapter.lua", text);
+    refused(&t, 5, "cannot ask before its calls", "test-guest@3", "hosted.lua", NULL);
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
 #define TASK                                                                                       \
     "id: t\ntitle: t\ngoal: the goal of the task\nacceptance: [done]\nallowed_paths: [src/**]\n"   \
     "permissions: {}\ndelivery: {type: none}\n"
@@ -425,6 +464,7 @@ int main(void)
         cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_nothing_else_is_kept),
         cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_requirements),
         cmocka_unit_test(test_declared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
