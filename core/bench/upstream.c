@@ -27,8 +27,9 @@ static const char whole_body[] =
     "\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"ok\"},\"finish_reason\":"
     "\"stop\"}],"
     "\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1,\"total_tokens\":6}}";
-static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
-                           "Transfer-Encoding: chunked\r\n\r\n";
+static const char head[] =
+    "HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Type: text/event-stream\r\n"
+    "Transfer-Encoding: chunked\r\n\r\n";
 #define EVENT_BEFORE                                                                               \
     "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"bench\"," \
     "\"choices\":[{\"index\":0,\"delta\":{"
@@ -81,7 +82,8 @@ static void blocks_make(void)
     br_buf_init(&first, 4096);
     br_buf_init(&last, 4096);
     br_buf_printf(&whole,
-                  "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
+                  "HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Type: "
+                  "application/json\r\nContent-Length: %zu\r\n"
                   "\r\n%s",
                   sizeof(whole_body) - 1, whole_body);
     while (bulk.len < 512u << 10)

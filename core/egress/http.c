@@ -103,6 +103,9 @@ static int take_field(struct br_http *h, struct br_err *err)
         if (h->chunked || strcasecmp(v, "chunked") != 0)
             return invalid(err, "its Transfer-Encoding is not 'chunked'");
         h->chunked = true;
+    } else if (strcmp(name, "connection") == 0) {
+        h->keep |= strcasestr(v, "keep-alive") != NULL;
+        h->closes |= cut || strcasestr(v, "close") != NULL;
     } else if (strcmp(name, "content-encoding") == 0) {
         h->encoded |= v[0] && strcasecmp(v, "identity") != 0;
     } else if (!cut) {
@@ -120,7 +123,8 @@ static int take_status(struct br_http *h, struct br_err *err)
     if (!ok || (l[12] != ' ' && l[12] != '\0') || l[9] == '0')
         return invalid(err, "it does not begin as HTTP/1.1 does");
     h->status = (uint32_t)((l[9] - '0') * 100 + (l[10] - '0') * 10 + (l[11] - '0'));
-    h->has_length = h->chunked = h->encoded = false;
+    h->has_length = h->chunked = h->encoded = h->keep = h->closes = false;
+    h->newest = l[7] == '1';
     h->left = 0;
     h->headers.n = 0;
     h->state = BR_HTTP_FIELDS;
@@ -140,6 +144,7 @@ static int end_head(struct br_http *h, struct br_http_out *out, struct br_err *e
     if (h->encoded)
         return invalid(err, "its body is compressed, though none was asked for");
     out->head = true;
+    h->keep = h->keep && !h->closes && h->newest;
     if (h->status == 204 || h->status == 304)
         h->state = BR_HTTP_DONE;
     else if (h->chunked)
@@ -245,6 +250,7 @@ int br_http_feed(struct br_http *h, uint8_t *p, size_t n, struct br_http_out *ou
             h->state = h->state == BR_HTTP_BODY ? BR_HTTP_DONE : BR_HTTP_CHUNK_END;
     }
     out->end = h->state == BR_HTTP_DONE;
+    out->more = at < n;
     return 0;
 }
 
@@ -311,7 +317,7 @@ ssize_t br_http_request(char *dst, size_t cap, const struct br_http_request *q)
     put_field(&w, "Host", q->target->host_field);
     put_field(&w, "User-Agent", "bridle/0.1");
     put_field(&w, "Accept-Encoding", "identity");
-    put_field(&w, "Connection", "close"); /* it carries this request and no other */
+    put_field(&w, "Connection", q->keep ? "keep-alive" : "close");
     if (!br_headers_find(q->headers, "accept")[0])
         put_field(&w, "Accept", "*/*");
     for (uint32_t i = 0; i < q->headers->n; i++) {

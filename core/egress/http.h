@@ -30,6 +30,8 @@ struct br_http {
     enum br_http_state state;
     uint32_t status;
     bool has_length, chunked, encoded, cr, any;
+    bool newest, closes; /* HTTP/1.1; it says that the connection ends */
+    bool keep;           /* once the head is complete: it says that the connection stays */
     uint64_t left;
     size_t head_bytes; /* of all heads and trailers */
     size_t line_len;   /* of the present line, also beyond what is kept */
@@ -39,7 +41,8 @@ struct br_http {
 
 struct br_http_out {
     bool head;     /* the head became complete: status and headers hold */
-    bool end;      /* the answer is complete; what comes behind it is nobody's */
+    bool end;      /* the answer is complete */
+    bool more;     /* and something came behind it, which is nobody's */
     uint8_t *body; /* a part of what was fed; the chunks are already joined in place */
     size_t n;
 };
@@ -58,7 +61,7 @@ bool br_http_ended(const struct br_http *h);
 bool br_http_in_head(const struct br_http *h);
 
 struct br_http_request {
-    bool post;
+    bool post, keep; /* keep: another request may come on this connection */
     const struct br_egress_target *target;
     const char *path, *content_type;
     const struct br_headers *headers; /* of the guest */

@@ -32,8 +32,9 @@ struct br_net {
     CURLM *multi;
     CURLSH *share;
     uint64_t curl_due_us; /* UINT64_MAX: never */
-    struct br_conn spare; /* carries nothing */
+    struct br_conn spare; /* between two requests, or before the first */
     uint64_t spare_until_us;
+    bool kept; /* it has carried one */
     struct br_net_event *out;
     int nout;
     bool more; /* of what libcurl has done, `out` could not take all */
@@ -450,7 +451,21 @@ void br_net_spare(struct br_net *n)
     if (n->spare.state != BR_CONN_NONE || n->config.target->unix_socket)
         return;
     n->spare_until_us = br_now_us() + (uint64_t)s * 1000000;
+    n->kept = false;
     open_fresh(n, &n->spare, TAG_SPARE);
+}
+
+bool br_net_keep(struct br_net *n, struct br_conn *c)
+{
+    if (n->spare.state != BR_CONN_NONE || n->config.target->unix_socket || c->state != BR_CONN_OPEN)
+        return false;
+    n->spare = *c;
+    n->spare.tag = TAG_SPARE;
+    n->spare.readable = c->easy != NULL; /* the socket tells again when it is taken */
+    n->spare_until_us = br_now_us() + 1000000;
+    n->kept = true;
+    *c = (struct br_conn){.fd = -1};
+    return true;
 }
 
 static void spare_event(struct br_net *n, uint32_t events)
@@ -464,8 +479,11 @@ static void spare_event(struct br_net *n, uint32_t events)
 static void spare_check(struct br_net *n)
 {
     bool bad = n->spare.state == BR_CONN_FAILED || n->spare.again_us;
-    if (n->spare.state != BR_CONN_NONE && (bad || br_now_us() >= n->spare_until_us))
-        br_conn_close(n, &n->spare);
+    if (n->spare.state == BR_CONN_NONE || (!bad && br_now_us() < n->spare_until_us))
+        return;
+    br_conn_close(n, &n->spare);
+    if (n->kept && !n->config.target->plaintext)
+        br_net_spare(n); /* a handshake is worth it */
 }
 
 void br_conn_event(struct br_net *n, struct br_conn *c, uint32_t events)

@@ -1,6 +1,6 @@
 /*
- * core/egress, private: connections to the provider, many at once, none of which is ever used for
- * a second request. libcurl makes those with TLS (names, proxies, certificates) and then stays out:
+ * core/egress, private: connections to the provider, many at once, each with one request at a
+ * time. libcurl makes those with TLS (names, proxies, certificates) and then stays out:
  * it is given no request, and so has none to send again.
  */
 #ifndef BR_EGRESS_NET_H
@@ -64,6 +64,12 @@ void br_conn_open(struct br_net *n, struct br_conn *c, uint64_t tag);
  */
 void br_net_spare(struct br_net *n);
 #define BR_NET_SPARE_S 10u
+/*
+ * The same with one that has carried a request and its whole answer, and that the provider says it
+ * keeps open: for 1 second, in which no provider gives it up. False if it is not taken, because
+ * there is one already or it goes over a Unix socket; it stays the caller's then.
+ */
+bool br_net_keep(struct br_net *n, struct br_conn *c);
 /* Something came for its tag: look at the socket. `events`: of epoll, 0 for again_us. */
 void br_conn_event(struct br_net *n, struct br_conn *c, uint32_t events);
 /* Bytes written or read, 0 at the end of the answer, or a negative errno; -EAGAIN: later. */

@@ -399,6 +399,83 @@ static void closer(struct eg_shared *sh, int fd)
     (void)send(fd, answer, sizeof(answer) - 1, MSG_NOSIGNAL);
 }
 
+/* ---- the one that stays ---- */
+
+/* Says that it keeps the connection, and does; the path says what it does otherwise. */
+static void keeper(struct eg_shared *sh, int fd)
+{
+    char in[4096];
+    ssize_t n;
+    atomic_fetch_add(&sh->connections, 1);
+    while ((n = read(fd, in, sizeof(in) - 1)) > 0) {
+        char text[256];
+        in[n] = '\0';
+        atomic_fetch_add(&sh->requests, 1);
+        if (strstr(in, "/lies"))
+            return; /* it had said that it would stay */
+        snprintf(text, sizeof(text),
+                 "HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok%s",
+                 strstr(in, "/more") ? "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno" : "");
+        (void)send(fd, text, strlen(text), MSG_NOSIGNAL);
+    }
+    atomic_fetch_add(&sh->empty, 1); /* here: those that the other end closed */
+}
+
+static void ask_keeper(struct eg *e, const char *path, enum br_code code, unsigned requests,
+                       unsigned connections)
+{
+    uint64_t id = eg_ask_path(e, path);
+    eg_until_ended(e, 5000);
+    expect(e, id, code, code ? "before it answered" : "");
+    if (!code)
+        assert_string_equal(eg_body(eg_of(e, id)), "ok");
+    assert_int_equal(atomic_load(&e->server->shared->requests), requests);
+    assert_int_equal(atomic_load(&e->server->shared->connections), connections);
+}
+
+/* It is used again for a moment; and a request that it loses is lost, and not sent again. */
+static void test_kept_connection(void **state)
+{
+    struct eg_server s;
+    struct eg e = {.server = &s};
+    (void)state;
+    eg_server_start_with(&s, keeper);
+    assert_int_equal(eg_start(&e, &(struct eg_options){.key = NULL}), 0);
+    ask_keeper(&e, "/ok", BR_OK, 1, 1);
+    ask_keeper(&e, "/ok", BR_OK, 2, 1);
+    ask_keeper(&e, "/ok", BR_OK, 3, 1);
+    eg_serve(&e, 1300); /* then it is closed */
+    assert_int_equal(atomic_load(&s.shared->empty), 1);
+    ask_keeper(&e, "/ok", BR_OK, 4, 2);
+    ask_keeper(&e, "/lies", BR_E_PROVIDER_TRUNCATED, 5, 2);
+    eg_serve(&e, 200);
+    assert_int_equal(atomic_load(&s.shared->requests), 5); /* once */
+    ask_keeper(&e, "/ok", BR_OK, 6, 3);
+    eg_stop(&e, 0);
+    eg_server_stop(&s);
+}
+
+/* Who says more than was asked is not asked again on that connection. */
+static void test_kept_connection_that_talks(void **state)
+{
+    struct eg_server s;
+    struct eg e = {.server = &s};
+    (void)state;
+    eg_server_start_with(&s, keeper);
+    assert_int_equal(eg_start(&e, &(struct eg_options){.key = NULL}), 0);
+    uint64_t id = eg_ask_path(&e, "/more");
+    eg_until_ended(&e, 5000);
+    assert_string_equal(eg_body(eg_of(&e, id)), "ok");
+    eg_serve(&e, 100);
+    id = eg_ask_path(&e, "/ok");
+    eg_until_ended(&e, 5000);
+    assert_string_equal(eg_body(eg_of(&e, id)), "ok");
+    assert_int_equal(atomic_load(&s.shared->requests), 2);
+    assert_int_equal(atomic_load(&s.shared->connections), 2);
+    eg_stop(&e, 0);
+    eg_server_stop(&s);
+}
+
 static void spare_is_not_used(void (*each)(struct eg_shared *, int))
 {
     struct eg_server s;
@@ -640,6 +717,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_environment_is_ignored),
         cmocka_unit_test(test_spare_that_talks),
         cmocka_unit_test(test_spare_that_closes),
+        cmocka_unit_test(test_kept_connection),
+        cmocka_unit_test(test_kept_connection_that_talks),
         cmocka_unit_test(test_key_from_descriptor),
         cmocka_unit_test(test_key_from_pipe),
         cmocka_unit_test(test_key_is_hidden),

@@ -175,6 +175,39 @@ static void test_headers(void **state)
     assert_int_equal(h.headers.n, 0);
 }
 
+/* Only what says so can be used again. */
+static void test_keep(void **state)
+{
+    static const struct {
+        const char *version, *fields;
+        bool keep;
+    } rows[] = {
+        {"1.1", "Connection: keep-alive\r\n", true},
+        {"1.1", "connection: Upgrade, Keep-Alive\r\n", true},
+        {"1.1", "", false},
+        {"1.1", "Keep-Alive: timeout=5\r\n", false},
+        {"1.1", "Connection: close\r\n", false},
+        {"1.1", "Connection: keep-alive, close\r\n", false},
+        {"1.1", "Connection: keep-alive\r\nConnection: close\r\n", false},
+        {"1.0", "Connection: keep-alive\r\n", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        char text[256];
+        snprintf(text, sizeof(text), "HTTP/%s 200 OK\r\n%sContent-Length: 2\r\n\r\nok!",
+                 rows[i].version, rows[i].fields);
+        struct br_http_out out;
+        br_http_begin(&h);
+        assert_int_equal(br_http_feed(&h, (uint8_t *)text, strlen(text) - 1, &out, NULL), 0);
+        assert_true(out.end && !out.more);
+        assert_int_equal(h.keep, rows[i].keep);
+        snprintf(text, sizeof(text), "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok!");
+        br_http_begin(&h);
+        assert_int_equal(br_http_feed(&h, (uint8_t *)text, strlen(text), &out, NULL), 0);
+        assert_true(out.end && out.more);
+    }
+}
+
 static void test_request(void **state)
 {
     static char text[BR_HTTP_REQUEST_MAX];
@@ -186,6 +219,7 @@ static void test_request(void **state)
     assert_int_equal(br_egress_target_set(&t, "https://h.example:8443/v1/", "", &err), 0);
     assert_int_equal(br_secret_set(&key, "sk-12345678", 11), 0);
     struct br_http_request q = {.post = true,
+                                .keep = true,
                                 .target = &t,
                                 .path = "/messages",
                                 .content_type = "application/json",
@@ -202,7 +236,7 @@ static void test_request(void **state)
                               "Host: h.example:8443\r\n"
                               "User-Agent: bridle/0.1\r\n"
                               "Accept-Encoding: identity\r\n"
-                              "Connection: close\r\n"
+                              "Connection: keep-alive\r\n"
                               "accept: text/event-stream\r\n"
                               "anthropic-version: 2023-06-01\r\n"
                               "Content-Type: application/json\r\n"
@@ -212,7 +246,7 @@ static void test_request(void **state)
     assert_int_equal(br_http_request(text, (size_t)n, &q), n);
     assert_int_equal(br_http_request(text, (size_t)n - 1, &q), -1);
     br_secret_wipe(&key);
-    q.post = false;
+    q.post = q.keep = false;
     q.content_type = "";
     q.auth = BR_AUTH_BEARER;
     headers.n = 0;
@@ -221,6 +255,7 @@ static void test_request(void **state)
     assert_non_null(strstr(text, "GET /v1/messages HTTP/1.1\r\n"));
     assert_null(strstr(text, "Authorization"));
     assert_null(strstr(text, "Content-"));
+    assert_non_null(strstr(text, "Connection: close\r\n"));
     static const char *const never[] = {"authorization",  "idempotency-key", "host",
                                         "content-length", "cookie",          "x-api-key"};
     for (size_t i = 0; i < BR_ARRAY_LEN(never); i++) {
@@ -236,7 +271,7 @@ int main(void)
         cmocka_unit_test(test_pieces),      cmocka_unit_test(test_cuts),
         cmocka_unit_test(test_until_close), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_bounds),      cmocka_unit_test(test_headers),
-        cmocka_unit_test(test_request),
+        cmocka_unit_test(test_keep),        cmocka_unit_test(test_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /*
  * Requests and answers, many at once. Called by bridle-egress's loop only. Trusts core/egress/net.c
  * and http.c; every byte of an answer is hostile and is counted before it is kept. A request is
- * written once, to a connection that has carried nothing; whatever happens after that is an end of
+ * written once; whatever happens after that is an end of
  * the request and no reason to send it again. The head of a request, which holds the key, stands in
  * memory of its own kind until the kernel has all of it, and is then wiped.
  */
@@ -160,14 +160,17 @@ static void end(struct br_transfers *ts, struct transfer *t, const struct br_err
     release(ts, t);
 }
 
-static void end_ok(struct br_transfers *ts, struct transfer *t)
+/* `again`: its connection can carry another request. */
+static void end_ok(struct br_transfers *ts, struct transfer *t, bool again)
 {
     const struct br_err ok = {.code = BR_OK};
-    ts->answered = true;
     ts->c.sink.end(ts->c.sink.ctx, t->id, &ok, t->body_at, t->got);
-    if (ts->nended < ENDED_MAX) {
-        ts->ended[ts->nended++] = t->conn;
-        t->conn = (struct br_conn){.fd = -1};
+    if (!again || !br_net_keep(ts->c.net, &t->conn)) {
+        ts->answered = true;
+        if (ts->nended < ENDED_MAX) {
+            ts->ended[ts->nended++] = t->conn;
+            t->conn = (struct br_conn){.fd = -1};
+        }
     }
     release(ts, t);
 }
@@ -282,6 +285,7 @@ static ssize_t head_write(struct br_transfers *ts, const struct transfer *t)
 {
     const struct br_http_request q = {
         .post = t->post,
+        .keep = !ts->c.target->unix_socket,
         .target = ts->c.target,
         .path = t->path,
         .content_type = t->content_type,
@@ -395,7 +399,7 @@ static bool take(struct br_transfers *ts, struct transfer *t, uint8_t *p, size_t
     if (out.n)
         s->data(s->ctx, t->id, out.body, out.n);
     if (out.end)
-        end_ok(ts, t);
+        end_ok(ts, t, t->http.keep && t->sent_all && !out.more);
     return !out.end;
 }
 
@@ -411,7 +415,7 @@ static void receive(struct br_transfers *ts, struct transfer *t)
         if (n > 0 && !take(ts, t, ts->room + BR_EGRESS_ROOM, (size_t)n))
             return;
         if (n == 0 && t->head_done && br_http_ended(&t->http)) {
-            end_ok(ts, t);
+            end_ok(ts, t, false);
             return;
         }
         if (n <= 0) {

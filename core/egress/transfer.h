@@ -1,6 +1,6 @@
 /*
- * core/egress, private: requests to the provider and their answers, many at a time. One request is
- * one connection: no redirects, no retries, no reuse. Bodies are opaque bounded bytes, and of each
+ * core/egress, private: requests to the provider and their answers, many at a time. A request
+ * is written once: no redirects, no retries. Bodies are opaque bounded bytes, and of each
  * answer no more is read than its reader has room for.
  */
 #ifndef BR_EGRESS_TRANSFER_H
@@ -79,7 +79,8 @@ void br_transfers_event(struct br_transfers *ts, const struct br_net_event *ev);
 /* Go on with what can: reads a bounded amount each. Milliseconds until there is something to do
  * again; -1: only with an event. */
 int br_transfers_run(struct br_transfers *ts);
-/* True once after a complete answer: another request may follow, and find a connection. */
+/* True once after a complete answer whose connection cannot be used again: another request may
+ * follow, and find one. */
 bool br_transfers_answered(struct br_transfers *ts);
 /* Close the connections of complete answers: for when there is nothing else to do. */
 void br_transfers_tidy(struct br_transfers *ts);
