@@ -14,7 +14,7 @@
 #include "wire/account.h"
 
 /* As in core/broker/dialect.h, by bit number. */
-static const char *const repairs[] = {"finish", "ids", "function_call", "total", "done"};
+static const char *const repairs[] = {"finish", "ids", "function_call", "total", "done", "index"};
 
 static bool page_path(char path[64], const char *run_id)
 {

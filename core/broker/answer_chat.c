@@ -11,6 +11,8 @@
 struct call_read {
     bool has_index, foreign;
     uint64_t index;
+    const char *at;           /* behind the bracket of its object */
+    struct br_slice index_at; /* the number */
     struct br_slice id, name, arguments;
 };
 
@@ -72,12 +74,16 @@ static bool read_call(struct br_scan *j, struct call_read *c)
     if (br_scan_peek(j) != '{')
         return br_scan_refuse(j, "has a tool call that is no object");
     br_scan_open(j, '{');
+    c->at = j->p;
     while (br_scan_key(j, &in, &keys, &id, NULL)) {
         bool ok, null = false;
         switch (id) {
         case INDEX:
+            br_scan_peek(j);
+            c->index_at.p = j->p;
             ok = c->has_index =
                 br_scan_count(j, &c->index, "has a tool call without a usable index");
+            c->index_at.n = (size_t)(j->p - c->index_at.p);
             break;
         case ID:
             ok = br_scan_string_or_null(j, &c->id, "has a tool call without a usable id");
@@ -341,22 +347,61 @@ static unsigned chat_holes(const struct br_answer *a, struct br_hole *h)
 
 /* ---- judging ---- */
 
+static bool is_named(const struct br_slice *s)
+{
+    return s->p && s->n;
+}
+
+/* The call that this is more of, as far as the provider says; NULL: a new one. */
+static struct br_call *call_of(struct br_answer *a, const struct call_read *r)
+{
+    struct br_call *c = NULL;
+    char id[BR_CALL_ID_MAX + 1] = "";
+    if (is_named(&r->id) && br_slice_text(&r->id, id, sizeof(id)) < 0)
+        return NULL;
+    for (uint32_t i = a->ncalls; i-- > 0 && !c;)
+        if (r->has_index ? a->calls[i].said == r->index : !id[0] || strcmp(a->calls[i].id, id) == 0)
+            c = &a->calls[i];
+    /* another id and a name: some providers begin all of their calls at one index */
+    return c && id[0] && is_named(&r->name) && strcmp(c->id, id) != 0 ? NULL : c;
+}
+
+/* The call's place in the text is where it is. */
+static int place_call(struct br_answer *a, const struct call_read *r, uint64_t index,
+                      struct br_err *err)
+{
+    if (r->has_index && r->index == index)
+        return 0;
+    a->facts.repairs |= BR_REPAIR_INDEX;
+    if (r->has_index)
+        return br_answer_edit(a, &r->index_at, err, "%llu", (unsigned long long)index);
+    const struct br_slice front = {.p = r->at, .n = 0};
+    return br_answer_edit(a, &front, err, "\"index\":%llu,", (unsigned long long)index);
+}
+
 static int take_call(struct br_answer *a, const struct call_read *r, uint64_t position, bool whole,
                      struct br_err *err)
 {
     uint64_t index = whole ? position : r->index;
+    bool repair = a->normalize && !whole;
     if (r->foreign)
         return br_answer_invalid(err, "calls a tool that is not a function");
-    if ((!whole && !r->has_index) || index > a->ncalls)
+    if (!repair && ((!whole && !r->has_index) || index > a->ncalls))
         return br_answer_invalid(err, "has a tool call without a usable index");
-    struct br_call *c = br_call_find(a, index);
+    struct br_call *c = repair ? call_of(a, r) : br_call_find(a, index);
     if (!c) {
-        c = br_call_add(a, index, &r->id, &r->name, err);
-        return c ? br_call_arguments(a, c, &r->arguments, err) : -(int)err->code;
-    }
-    if (r->name.p && r->name.n && br_slice_hash(&r->name) != c->name_hash)
+        c = br_call_add(a, repair ? a->ncalls : index, &r->id, &r->name, err);
+        if (!c)
+            return -(int)err->code;
+        c->said = r->has_index ? r->index : UINT64_MAX;
+    } else if (is_named(&r->name) && br_slice_hash(&r->name) != c->name_hash) {
         return br_answer_invalid(err, "has a tool call that changes its name");
-    int e = br_call_same(a, c, &r->id, err);
+    } else {
+        int e = br_call_same(a, c, &r->id, err);
+        if (e < 0)
+            return e;
+    }
+    int e = repair ? place_call(a, r, c->index, err) : 0;
     return e < 0 ? e : br_call_arguments(a, c, &r->arguments, err);
 }
 

@@ -42,9 +42,10 @@ enum br_repair {
     BR_REPAIR_FUNCTION = 1u << 2, /* a legacy function_call became a tool call */
     BR_REPAIR_TOTAL = 1u << 3,    /* the total of the usage was not the sum of its parts */
     BR_REPAIR_DONE = 1u << 4,     /* the end of the stream was not said */
+    BR_REPAIR_INDEX = 1u << 5, /* tool calls of a stream with one index, or without: renumbered */
 };
-#define BR_REPAIRS 5u
-/* "finish", "ids", "function_call", "total", "done"; by bit number. */
+#define BR_REPAIRS 6u
+/* "finish", "ids", "function_call", "total", "done", "index"; by bit number. */
 extern const char *const br_repair_names[BR_REPAIRS];
 
 /* One answer, while it passes. */

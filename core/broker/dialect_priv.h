@@ -43,7 +43,8 @@ bool br_argjson_ok(const struct br_argjson *t);
 
 /* A tool call of the answer. */
 struct br_call {
-    uint64_t index; /* where the provider put it */
+    uint64_t index; /* where it is */
+    uint64_t said;  /* where the provider put it; UINT64_MAX: it did not say */
     char id[BR_CALL_ID_MAX + 1];
     char renamed[BR_CALL_ID_MAX + 16]; /* what a repeated id became; "": it did not */
     uint64_t name_hash;

@@ -108,13 +108,26 @@ static const struct row chat[] = {
     {C, CALL("0", "c", "f", "{\\\"a") "|" F("length") DONE, "not a JSON object", NULL, 0},
     {C, CALL("0", "", "f", "{}") "|" F("tool_calls") DONE, "usable id", NULL, 0},
     {C, CALL("0", "\\u0000", "f", "{}") "|" F("tool_calls") DONE, "usable id", NULL, 0},
-    {C, CALL("1", "c", "f", "{}") "|" F("tool_calls") DONE, "usable index", NULL, 0},
-    {C, D("\"tool_calls\":[{\"id\":\"c\",\"function\":{\"name\":\"f\"}}]") DONE, "usable index",
-     NULL, 0},
+    {C, CALL("1", "c", "f", "{}") "|" F("tool_calls") DONE, "usable index",
+     "\"index\":0,\"id\":\"c\"", BR_REPAIR_INDEX},
+    {C, CALL("0", "c", "f", "{}") "|" CALL("0", "d", "g", "{}") "|" F("tool_calls") DONE,
+     "changes its name", "\"index\":1,\"id\":\"d\"", BR_REPAIR_INDEX},
+    {C,
+     CALL("0", "c", "f", "") "|" CALL("0", "d", "f", "{") "|" D(
+         "\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"}\"}}]") "|" F("tool_calls")
+         DONE,
+     "changes its id", "\"tool_calls\":[{\"index\":1,\"function\":{\"arguments\":\"}\"}}]",
+     BR_REPAIR_INDEX},
+    {C,
+     D("\"tool_calls\":[{\"id\":\"c\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}},{\"id\":"
+       "\"d\","
+       "\"function\":{\"name\":\"f\"}}]") "|" F("tool_calls") DONE,
+     "usable index", "{\"index\":1,\"id\":\"d\"", BR_REPAIR_INDEX},
     {C, D("\"tool_calls\":[{\"index\":0,\"id\":\"c\"}]") DONE, "without a name", NULL, 0},
     {C, D("\"tool_calls\":[{\"index\":0,\"id\":\"c\",\"type\":\"custom\",\"custom\":{}}]") DONE,
      "not a function", NULL, 0},
-    {C, CALL("0", "c", "f", "") "|" CALL("0", "d", "f", "") DONE, "changes its id", NULL, 0},
+    {C, CALL("0", "c", "f", "") "|" D("\"tool_calls\":[{\"index\":0,\"id\":\"d\"}]") DONE,
+     "changes its id", NULL, 0},
     {C, CALL("0", "c", "f", "") "|" CALL("0", "c", "g", "") DONE, "changes its name", NULL, 0},
     {C,
      D("\"tool_calls\":[{\"index\":0,\"id\":\"c\",\"function\":{\"name\":\"f\",\"arguments\":"
