@@ -208,20 +208,26 @@ static int teardown(void **state)
 /* ---- requests ---- */
 
 /* Asks, sees the request arrive, answers, and sees the answer arrive. */
-static void ask_and_answer(struct eg *e)
+static void ask_and_answer_with(struct eg *e, const char *fields)
 {
-    static const char answer[] = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n";
+    char answer[256];
+    snprintf(answer, sizeof(answer), "HTTP/1.1 200 OK\r\n%sContent-Length: 3\r\n\r\nok\n", fields);
     unsigned before = times(&right, "POST /v1/ok HTTP/1.1");
     uint64_t id = eg_ask_path(e, "/ok");
     for (unsigned i = 0; i < 500 && times(&right, "{\"model\":\"m\"}") == before; i++)
         eg_serve(e, 10);
     if (times(&right, "POST /v1/ok HTTP/1.1") != before + 1)
         fail_msg("it did not arrive: %s", eg_of(e, id)->text);
-    assert_int_equal(br_write_all(right.in, answer, sizeof(answer) - 1), 0);
+    assert_int_equal(br_write_all(right.in, answer, strlen(answer)), 0);
     eg_until_ended(e, 5000);
     if (eg_of(e, id)->code)
         fail_msg("%s", eg_of(e, id)->text);
     assert_string_equal(eg_body(eg_of(e, id)), "ok\n");
+}
+
+static void ask_and_answer(struct eg *e)
+{
+    ask_and_answer_with(e, "");
 }
 
 static void expect_refused(struct tls_server *s, const struct eg_options *o, const char *text)
@@ -260,6 +266,23 @@ static void test_trusted(void **state)
         assert_true(hidden >= 1);
         assert_int_equal(elsewhere, 0);
     }
+    eg_stop(&e, 0);
+}
+
+/* Where the provider says so, two requests are on one connection. */
+static void test_kept(void **state)
+{
+    struct eg e = {.server = NULL};
+    (void)state;
+    assert_int_equal(eg_start(&e, &(struct eg_options){.base_url = right.url, .ca_fd = ca_fd}), 0);
+    unsigned before = times(&right, "CIPHER is");
+    ask_and_answer_with(&e, "Connection: keep-alive\r\n");
+    ask_and_answer_with(&e, "Connection: keep-alive\r\n");
+    ask_and_answer_with(&e, "Connection: close\r\n");
+    assert_int_equal(times(&right, "CIPHER is"), before + 1);
+    eg_serve(&e, 50);
+    ask_and_answer(&e);
+    assert_int_equal(times(&right, "CIPHER is"), before + 2);
     eg_stop(&e, 0);
 }
 
@@ -352,9 +375,10 @@ static void test_proxy_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trusted),    cmocka_unit_test(test_untrusted),
-        cmocka_unit_test(test_wrong_host), cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_proxy),      cmocka_unit_test(test_proxy_refuses),
+        cmocka_unit_test(test_trusted),       cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_untrusted),     cmocka_unit_test(test_wrong_host),
+        cmocka_unit_test(test_cut),           cmocka_unit_test(test_proxy),
+        cmocka_unit_test(test_proxy_refuses),
     };
     (void)signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, setup, teardown);

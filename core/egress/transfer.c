@@ -1,9 +1,9 @@
 /*
  * Requests and answers, many at once. Called by bridle-egress's loop only. Trusts core/egress/net.c
  * and http.c; every byte of an answer is hostile and is counted before it is kept. A request is
- * written once; whatever happens after that is an end of
- * the request and no reason to send it again. The head of a request, which holds the key, stands in
- * memory of its own kind until the kernel has all of it, and is then wiped.
+ * written once; whatever happens after that is an end of the request and no reason to send it
+ * again. The head of a request, which holds the key, stands in memory of its own kind until the
+ * kernel has all of it, and is then wiped.
  */
 #include <errno.h>
 #include <stdlib.h>
