@@ -10,7 +10,8 @@
 
 #include "broker/dialect_priv.h"
 
-const char *const br_repair_names[BR_REPAIRS] = {"finish", "ids", "function_call", "total", "done", "index"};
+const char *const br_repair_names[BR_REPAIRS] = {"finish", "ids",  "function_call",
+                                                 "total",  "done", "index"};
 
 static const struct br_dialect *dialect_of(uint32_t route)
 {
