@@ -286,6 +286,54 @@ static void test_refused_commands(void **state)
             0600, NULL, "did not say the key 'work' within 1 s");
 }
 
+/* ---- certificates and a proxy ---- */
+
+/* Another provider than that of open_setting(), over TLS; `more`: its Lua, '@' is t->dir. */
+static void provider(struct setting *s, const char *more, int status, const char *says)
+{
+    char config[2048], with[512] = "";
+    open_setting(s, "file = '@'", 0600);
+    for (const char *p = more; *p; p++)
+        snprintf(with + strlen(with), sizeof(with) - strlen(with), "%.*s", *p == '@' ? 200 : 1,
+                 *p == '@' ? s->t.dir : p);
+    snprintf(config, sizeof(config),
+             "return { api = 1, keys = { work = { file = '%s' } }, providers = { near = {\n"
+             "  base_url = 'https://127.0.0.1:1/v1', key = 'work', connect_timeout = 1, %s } } }\n",
+             s->key_path, with);
+    e2e_write(&s->t, "bridle.lua", config);
+    e2e_write(&s->t, "secret/junk.pem", "no certificate\n");
+    expect_hidden(s, spawn(s), status);
+    if (!has(s->r.err.data, s->r.err.len, says))
+        fail_msg("expected '%s': %.*s", says, (int)s->r.err.len, (const char *)s->r.err.data);
+}
+
+static void test_ca_file(void **state)
+{
+    struct setting s;
+    (void)state;
+    provider(&s, "ca_file = '@/secret/none.pem'", 5, "No such file");
+    close_setting(&s);
+    provider(&s, "ca_file = '@/secret'", 5, "is not a regular file");
+    close_setting(&s);
+    /* nobody listens there, and what is in the file is only looked at when somebody does */
+    provider(&s, "ca_file = '@/secret/junk.pem'", 1, "PROVIDER_UNREACHABLE");
+    close_setting(&s);
+}
+
+static void test_proxy(void **state)
+{
+    struct setting s;
+    char more[64];
+    (void)state;
+    snprintf(more, sizeof(more), "proxy = 'http://127.0.0.1:%u'", server.port);
+    provider(&s, more, 7, "there was no connection within 1 s");
+    /* it was asked for a way, and was told nothing else */
+    assert_non_null(strstr(server.shared->last, "CONNECT 127.0.0.1:1 HTTP/1.1\r\n"));
+    assert_null(strstr(server.shared->last, "sk-"));
+    assert_int_equal(atomic_load(&server.shared->requests), 0);
+    close_setting(&s);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -307,6 +355,7 @@ int main(void)
         cmocka_unit_test(test_file),          cmocka_unit_test(test_command),
         cmocka_unit_test(test_processes),     cmocka_unit_test(test_errors),
         cmocka_unit_test(test_refused_files), cmocka_unit_test(test_refused_commands),
+        cmocka_unit_test(test_ca_file),       cmocka_unit_test(test_proxy),
     };
     (void)signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, setup, teardown);
