@@ -112,6 +112,10 @@ void session_run_promote(struct session *s, struct outcome *o)
             json_pack("{s:s, s:s, s:o}", "callId", CALL_ID, "tool", TOOL, "input", summary(s)));
         if (r == 0) {
             r = decide_and_apply(s, &err);
+            if (r < 0 && s->stop_code) { /* which explains more than what it interrupted */
+                r = s->stop_code;
+                err = s->stop_err;
+            }
             output = r == 0 ? json_pack("{s:b}", "applied", 1) : NULL;
             (void)session_record_result(s, CALL_ID, TOOL, s->effect_started_us, output, r, &err);
             json_decref(output);

@@ -474,6 +474,22 @@ void promote_settle(struct supervisor *s)
     struct promoting *p = s->promoting;
     if (p && p->going && !p->done) /* what has begun comes to its end, whoever has gone */
         (void)sup_wait_of(s, &s->programs[P_PROMOTE], &p->done, APPLY_TIMEOUT_US, true);
+    if (!p || !p->going || p->done)
+        return;
+    /* it has died: the session, which waits for it, is told, and so is the operator */
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    size_t n = strlen(s->fail_err.text);
+    if (br_journal_pending(p->journal))
+        snprintf(s->fail_err.text + n, sizeof(s->fail_err.text) - n,
+                 "; the workspace may be half promoted. Bring it to its end: bridle promote "
+                 "--recover %s",
+                 p->kept.run_id);
+    else
+        snprintf(s->fail_err.text + n, sizeof(s->fail_err.text) - n, "; nothing was promoted");
+    br_buf_put_u32(&o.buf, BR_E_PROGRAM_DIED);
+    br_buf_put_str(&o.buf, s->fail_err.text);
+    if (program_running(s, P_SESSION))
+        (void)br_chan_send(&s->programs[P_SESSION].chan, BR_MSG_SUP_PROMOTED, 0, &o, NULL);
 }
 
 void promote_end(struct supervisor *s)

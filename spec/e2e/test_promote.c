@@ -354,6 +354,67 @@ static void test_killed(void **state)
     e2e_close(&t);
 }
 
+/* At a terminal: what is done when the question is there, and what comes of it. */
+static void at_the_question(struct e2e *t, const char *action, int status, const char *said)
+{
+    struct e2e_result r;
+    char bridle[512];
+    snprintf(bridle, sizeof(bridle), "%s/bridle", e2e_bin());
+    e2e_run(t, &r, "../tests/ptydrive", "-t", "60", "-e", "Allow it this once?", action, "--",
+            bridle, "promote", "last", NULL);
+    if (status >= 0)
+        e2e_expect(&r, status, said);
+    else if (r.status == 0 || !e2e_says(&r, said))
+        fail_msg("%s: %d\n%s", action, r.status, br_buf_cstr(&r.out));
+    e2e_result_free(&r);
+}
+
+static void test_asked(void **state)
+{
+    (void)state;
+    /* in the pid namespace of this test there are no others */
+    static const char *const programs[] = {"bridle-promote", "bridle-session", "bridle-launch",
+                                           "bridle-audit",   "bridled",        "bridle"};
+    struct e2e t;
+    char action[256];
+    if (!root_only())
+        skip();
+    lease_open(&t);
+    lease_sh(&t, 0, "echo x > x");
+    at_the_question(&t, "send:n", 4, "not permitted");
+    at_the_question(&t, "send:r", 4, "not permitted"); /* there is no answer for a run */
+    at_the_question(&t, "eof", 4, "not permitted");
+    at_the_question(&t, "int", 1, "cancel");
+    e2e_expect_file(&t, "workspace/x", NULL);
+    for (size_t i = 0; i < BR_ARRAY_LEN(programs); i++) {
+        snprintf(
+            action, sizeof(action),
+            "run:for p in /proc/[0-9]*; do test \"$(cat $p/comm 2>/dev/null)\" = %s && kill -9 "
+            "${p#/proc/}; done; true",
+            programs[i]);
+        at_the_question(&t, action, -1, "x");
+        e2e_expect_file(&t, "workspace/x", NULL);
+        usleep(200000); /* the launcher lets go of the copy */
+    }
+    BR_CLEANUP_FREE char *list = lease_list(&t);
+    assert_non_null(strstr(list, "\"interrupted\":false"));
+    /* it was told to, and never could: stopped before it was, and killed then */
+    struct e2e_result r;
+    char bridle[512];
+    snprintf(bridle, sizeof(bridle), "%s/bridle", e2e_bin());
+    e2e_run(&t, &r, "../tests/ptydrive", "-t", "60", "-e", "1 change of",
+            "run:for p in /proc/[0-9]*; do test \"$(cat $p/comm 2>/dev/null)\" = bridle-promote && "
+            "{ kill -STOP ${p#/proc/}; (sleep 1; kill -9 ${p#/proc/}) & }; done; true",
+            "--", bridle, "promote", "--yes", "last", NULL);
+    e2e_expect(&r, 1, "nothing was promoted");
+    e2e_result_free(&r);
+    e2e_expect_file(&t, "workspace/x", NULL);
+    at_the_question(&t, "send:y", 0, "promoted");
+    e2e_expect_file(&t, "workspace/x", "x\n");
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -361,6 +422,7 @@ int main(void)
         cmocka_unit_test(test_conflicts),   cmocka_unit_test(test_identity),
         cmocka_unit_test(test_hostile),     cmocka_unit_test(test_two),
         cmocka_unit_test(test_interrupted), cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_asked),
     };
     e2e_isolate();
     return cmocka_run_group_tests(tests, NULL, NULL);
