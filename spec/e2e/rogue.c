@@ -47,8 +47,15 @@ int main(int argc, char **argv)
         br_chan_init(&peer, r.peer, "session", NULL, 0, NULL);
         (void)br_chan_send(&peer, BR_MSG_APPENDED, 1, NULL, NULL);
     } else if (strcmp(argv[0], "bridle-session") == 0) {
+#ifdef ROGUE_LISTENER
+        /* a session that would have the broker serve somebody, where there is no guest */
+        BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+        br_out_fd(&o, 3, false);
+        (void)br_chan_send(&sup, BR_MSG_SUP_LISTENER, 0, &o, NULL);
+#else
         /* a session that would call a sandbox started */
         (void)br_chan_send(&sup, BR_MSG_LAUNCH_STARTED, 0, NULL, NULL);
+#endif
     } else {
         /* a launcher that would end the run with success */
         (void)br_chan_send(&sup, BR_MSG_SESSION_DONE, 0, NULL, NULL);

@@ -71,6 +71,12 @@ static void test_rogue_session(void **state)
     run_with("bridle-session", "rogue", "not permitted");
 }
 
+static void test_rogue_listener(void **state)
+{
+    (void)state;
+    run_with("bridle-session", "rogue_listener", "malformed SUP_LISTENER");
+}
+
 static void test_rogue_script(void **state)
 {
     (void)state;
@@ -130,10 +136,11 @@ int main(void)
 {
     e2e_isolate();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lying_init),     cmocka_unit_test(test_nothing_replaced),
-        cmocka_unit_test(test_rogue_session),  cmocka_unit_test(test_rogue_script),
-        cmocka_unit_test(test_rogue_launcher), cmocka_unit_test(test_deaf_session),
-        cmocka_unit_test(test_deaf_script),    cmocka_unit_test(test_deaf_launcher),
+        cmocka_unit_test(test_lying_init),    cmocka_unit_test(test_nothing_replaced),
+        cmocka_unit_test(test_rogue_session), cmocka_unit_test(test_rogue_listener),
+        cmocka_unit_test(test_rogue_script),  cmocka_unit_test(test_rogue_launcher),
+        cmocka_unit_test(test_deaf_session),  cmocka_unit_test(test_deaf_script),
+        cmocka_unit_test(test_deaf_launcher),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
