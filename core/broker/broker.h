@@ -50,6 +50,7 @@ struct guest {
     enum guest_state state;
     bool head_sent;   /* of the present answer */
     bool close_after; /* the present answer */
+    bool dirty;       /* is in the broker's list */
     bool advancing;   /* whoever ends an answer need not look for the next request */
     pid_t pid;        /* that connected, as the kernel says */
     uint64_t due_us;  /* of the present state; 0: none */
@@ -101,7 +102,9 @@ struct broker {
     unsigned nguests;
     size_t bodies; /* bytes of guests' bodies */
     unsigned told;
-    uint64_t tick_us;
+    uint64_t tick_us, eager_until;
+    uint16_t dirty[BR_GUESTS_MAX]; /* slots of guests with something to send */
+    unsigned ndirty;
     struct br_buf scratch; /* what nobody reads */
     bool started, over, done;
 };
@@ -116,6 +119,8 @@ int broker_to_session(struct broker *b, enum br_msg_type type, uint64_t id, cons
                       struct br_err *err);
 /* Add, change or (with fd closed by the caller afterwards) forget what is watched. */
 int broker_watch(struct broker *b, int op, int fd, uint32_t events, uint64_t tag);
+/* Something will come soon. */
+void broker_eager(struct broker *b);
 /* The lease is over: nothing new is taken, what is in flight is cut with this. */
 void broker_over(struct broker *b, enum br_code code, const char *text);
 
@@ -150,6 +155,9 @@ void guest_chunk_end(struct guest *g, size_t mark);
 void guest_done(struct guest *g, bool whole);
 /* Send what is there. False if the guest has gone and was closed. */
 bool guest_flush(struct guest *g);
+/* Send it, but not before the next guest_flush_all(). */
+void guest_flush_later(struct guest *g);
+void guest_flush_all(struct broker *b);
 static inline size_t guest_unread(const struct guest *g)
 {
     return g->out.len - g->out_off;

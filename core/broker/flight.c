@@ -302,9 +302,10 @@ static int launch(struct broker *b, struct flight *f, uint64_t reserve, size_t c
     if (r < 0)
         return r;
     f->request_bytes = body->len;
+    r = send_request(b, f, method, path, content_type, headers, body, err);
     if (f->of_guest)
         (void)tell_request(b, f);
-    r = send_request(b, f, method, path, content_type, headers, body, err);
+    broker_eager(b);
     if (r == -BR_E_PEER_GONE)
         return 0; /* its end of file ends the request */
     return r;
@@ -442,6 +443,7 @@ int flight_on_head(struct broker *b, struct br_msg *m, struct br_err *err)
     f->status = status;
     if (f->cut)
         return 0;
+    broker_eager(b);
     const char *type = br_headers_find(&h, "content-type");
     f->answer = br_answer_new(&b->account.lease, &f->ask, status, type);
     if (!f->answer) {
@@ -519,10 +521,13 @@ static void data_to_guest(struct broker *b, struct flight *f, const void *p, siz
         flight_cut(b, f, why.code, why.text);
         return;
     }
-    if (f->guest && guest_flush(f->guest)) /* which may end in flight_left() */
-        flight_credit(f);
-    else if (!f->cut)
+    if (!f->guest) {
         drain(b, f, n);
+    } else if (guest_unread(f->guest) < BR_GUEST_UNREAD_MAX / 2) {
+        guest_flush_later(f->guest);
+    } else if (guest_flush(f->guest)) { /* which may end in flight_left() */
+        flight_credit(f);
+    }
 }
 
 int flight_on_data(struct broker *b, struct br_msg *m, struct br_err *err)
@@ -536,6 +541,7 @@ int flight_on_data(struct broker *b, struct br_msg *m, struct br_err *err)
     f->taken += (uint32_t)n;
     if (f->cut)
         return 0; /* on its way when it was cut */
+    broker_eager(b);
     size_t k = br_account_receive(&b->account, n);
     f->response_bytes += k;
     if (f->of_guest) {
@@ -572,13 +578,13 @@ static int finish(struct broker *b, struct flight *f, enum br_code code, const c
         r = send_end(b, f->session_id, f->end.code, f->end.code ? f->end.text : "", sent,
                      f->response_bytes, err);
     } else {
-        tell_response(b, f, f->end.code, f->end.code ? f->end.text : "", &c);
         if (g && f->end.code) {
             guest_fails(f, f->end.code, f->end.text);
         } else if (g) {
             f->guest = NULL;
             guest_done(g, true);
         }
+        tell_response(b, f, f->end.code, f->end.code ? f->end.text : "", &c);
     }
     flight_free(b, f);
     return r;

@@ -149,6 +149,27 @@ bool guest_flush(struct guest *g)
     return true;
 }
 
+void guest_flush_later(struct guest *g)
+{
+    if (g->dirty)
+        return;
+    g->dirty = true;
+    g->b->dirty[g->b->ndirty++] = (uint16_t)g->slot;
+}
+
+void guest_flush_all(struct broker *b)
+{
+    for (unsigned i = 0; i < b->ndirty; i++) {
+        struct guest *g = b->guests[b->dirty[i]];
+        if (!g || !g->dirty) /* it has gone, and another one may be there */
+            continue;
+        g->dirty = false;
+        if (guest_flush(g) && g->flight)
+            flight_credit(g->flight);
+    }
+    b->ndirty = 0;
+}
+
 void guest_head(struct guest *g, unsigned status, const char *content_type,
                 const struct br_headers *h)
 {

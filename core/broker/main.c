@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -21,6 +22,10 @@ enum tag { TAG_SUP = 1, TAG_SESSION, TAG_EGRESS, TAG_LISTENER, TAG_GUESTS = 16 }
 /* What one turn of the loop looks at, and how many messages of egress before the others' turn. */
 #define EVENTS_MAX 64
 #define MESSAGES_MAX 16u
+/* With few requests in flight, what comes next is waited for awake for so long: going to sleep and
+ * waking up takes longer than many an answer, and there are three of us in a row. */
+#define EAGER_US 60u
+#define EAGER_FLIGHTS_MAX 4u
 
 int broker_watch(struct broker *b, int op, int fd, uint32_t events, uint64_t tag)
 {
@@ -190,6 +195,8 @@ static int serve(struct broker *b, struct br_chan *c, unsigned messages, struct 
     int r = 0;
     for (unsigned i = 0; r == 0 && i < messages && c->fd >= 0; i++)
         r = br_chan_dispatch(c, err);
+    if (c == &b->egress)
+        guest_flush_all(b); /* what several messages brought goes out at once */
     if (r == 0 || r == -BR_E_TIMEOUT)
         return 0;
     if (r != -BR_E_PEER_GONE)
@@ -239,11 +246,23 @@ static int wait_ms(const struct broker *b, uint64_t now)
     return due - now > 3600000000u ? 3600000 : (int)((due - now + 999) / 1000);
 }
 
+void broker_eager(struct broker *b)
+{
+    if (b->nflights <= EAGER_FLIGHTS_MAX)
+        b->eager_until = br_now_us() + EAGER_US;
+}
+
 static int broker_loop(struct broker *b, struct br_err *err)
 {
     struct epoll_event events[EVENTS_MAX];
     while (!b->done) {
-        int n = epoll_wait(b->ep, events, EVENTS_MAX, wait_ms(b, br_now_us()));
+        uint64_t at = br_now_us();
+        bool eager = at < b->eager_until;
+        int n = epoll_wait(b->ep, events, EVENTS_MAX, eager ? 0 : wait_ms(b, at));
+        if (n == 0 && eager) {
+            (void)sched_yield();
+            continue;
+        }
         if (n < 0 && errno != EINTR)
             return br_err_errno(err, BR_E_IO, "epoll_wait failed");
         for (int i = 0; i < n; i++) {

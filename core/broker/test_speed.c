@@ -34,7 +34,9 @@ static unsigned rounds(void)
     return n ? (unsigned)strtoul(n, NULL, 10) : 100;
 }
 
-/* ---- the server: a thread for each connection, which it keeps ---- */
+/* ---- the server: each thread serves one connection after the other ---- */
+
+#define THREADS 8
 
 static const char whole[] =
     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 168\r\n\r\n"
@@ -81,9 +83,9 @@ static void serve_fast(int fd)
     free(block);
 }
 
-static void *serve(void *arg)
+static void serve(int fd)
 {
-    int fd = (int)(intptr_t)arg, on = 1;
+    int on = 1;
     char in[8192];
     size_t n = 0;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -103,6 +105,15 @@ static void *serve(void *arg)
             say(fd, whole, sizeof(whole) - 1);
     }
     (void)close(fd);
+}
+
+static void *serve_all(void *arg)
+{
+    for (;;) {
+        int c = accept((int)(intptr_t)arg, NULL, NULL);
+        if (c >= 0)
+            serve(c);
+    }
     return NULL;
 }
 
@@ -122,12 +133,10 @@ static void start_server(void)
     assert_true(server >= 0);
     if (server == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        for (;;) {
-            pthread_t t;
-            int c = accept(fd, NULL, NULL);
-            if (c >= 0 && pthread_create(&t, NULL, serve, (void *)(intptr_t)c) == 0)
-                (void)pthread_detach(t);
-        }
+        pthread_t t;
+        for (int i = 1; i < THREADS; i++)
+            (void)pthread_create(&t, NULL, serve_all, (void *)(intptr_t)fd);
+        (void)serve_all((void *)(intptr_t)fd);
     }
     (void)close(fd);
 }
@@ -232,7 +241,6 @@ static void test_speed(void **state)
     struct rig r = {.server = NULL};
     char url[64];
     (void)state;
-    start_server();
     snprintf(url, sizeof(url), "http://127.0.0.1:%u/v1", port);
     assert_int_equal(rig_start(&r, &(struct rig_options){.lease = lease,
                                                          .base_url = url,
@@ -259,13 +267,27 @@ static void test_speed(void **state)
     (void)kill(session, SIGKILL);
     (void)waitpid(session, NULL, 0);
     rig_stop(&r, 0, 0);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    rig_open_programs();
+    start_server();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
     (void)kill(server, SIGKILL);
     (void)waitpid(server, NULL, 0);
+    return 0;
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_speed)};
     (void)signal(SIGPIPE, SIG_IGN);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, setup, teardown);
 }
