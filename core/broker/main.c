@@ -24,7 +24,7 @@ enum tag { TAG_SUP = 1, TAG_SESSION, TAG_EGRESS, TAG_LISTENER, TAG_GUESTS = 16 }
 #define MESSAGES_MAX 16u
 /* With few requests in flight, what comes next is waited for awake for so long: going to sleep and
  * waking up takes longer than many an answer, and there are three of us in a row. */
-#define EAGER_US 60u
+#define EAGER_US 200u
 #define EAGER_FLIGHTS_MAX 4u
 
 int broker_watch(struct broker *b, int op, int fd, uint32_t events, uint64_t tag)
