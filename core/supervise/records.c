@@ -98,21 +98,45 @@ bool record_name_ok(const char *name)
     return n > 0 && n < 64;
 }
 
+/* A file without a name: who dies while it is written leaves nothing. -1 where there is no such. */
+static int write_nameless(int dir, const struct br_buf *b)
+{
+    BR_CLEANUP_FD int fd = openat(dir, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);
+    if (fd < 0 || br_write_all(fd, b->data, b->len) < 0 || fsync(fd) < 0)
+        return -1;
+    return br_steal_fd(&fd);
+}
+
+static int write_named(int dir, const char *temp, const struct br_buf *b)
+{
+    BR_CLEANUP_FD int fd =
+        openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -1;
+    if (br_write_all(fd, b->data, b->len) == 0 && fsync(fd) == 0)
+        return 0;
+    (void)unlinkat(dir, temp, 0);
+    return -1;
+}
+
 int record_write(int dir, const char *name, const struct br_buf *b, struct br_err *err)
 {
-    char temp[96];
+    char temp[96], self[40];
     snprintf(temp, sizeof(temp), ".%.63s.new", name);
     if (b->failed || !record_name_ok(name))
         return br_err_set(err, BR_E_STORE_FAILED, "the record '%s' does not fit", name);
     (void)unlinkat(dir, temp, 0);
-    BR_CLEANUP_FD int fd =
-        openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd >= 0 && br_write_all(fd, b->data, b->len) == 0 && fsync(fd) == 0 &&
-        renameat(dir, temp, dir, name) == 0 && fsync(dir) == 0)
+    BR_CLEANUP_FD int fd = write_nameless(dir, b);
+    snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+    bool fresh = fd >= 0 && linkat(AT_FDCWD, self, dir, name, AT_SYMLINK_FOLLOW) == 0;
+    if (!fresh && write_named(dir, temp, b) < 0)
+        return br_err_errno(err, BR_E_STORE_FAILED,
+                            "the record '%s' could not be written to the state directory", name);
+    if ((fresh || renameat(dir, temp, dir, name) == 0) && fsync(dir) == 0)
         return 0;
     (void)br_err_errno(err, BR_E_STORE_FAILED,
                        "the record '%s' could not be written to the state directory", name);
-    if (fd >= 0) /* it is ours, half written */
+    if (!fresh)
         (void)unlinkat(dir, temp, 0);
     return -BR_E_STORE_FAILED;
 }
