@@ -86,6 +86,31 @@ static int write_record(struct supervisor *s, const struct kept *k, struct br_er
     return record_write(dir, k->run_id, &b, err);
 }
 
+/* The first record, locked before anybody who sweeps can see it: as long as this program lives, the
+ * run may still make what the record is about. */
+static int begin_record(struct supervisor *s, const struct kept *k, struct br_err *err)
+{
+    BR_CLEANUP_FD int dir = record_dir(s->state_fd, KEPT_DIR, true);
+    if (dir < 0 || flock(dir, LOCK_EX) < 0)
+        return br_err_errno(err, BR_E_STORE_FAILED, "'%s/" KEPT_DIR "' could not be used",
+                            s->state_dir);
+    int r = write_record(s, k, err);
+    if (r < 0)
+        return r;
+    s->kept_lock = br_open_beneath(dir, k->run_id, O_RDONLY | O_NONBLOCK, 0);
+    if (s->kept_lock < 0 || flock(s->kept_lock, LOCK_EX | LOCK_NB) < 0)
+        return br_err_errno(err, BR_E_STORE_FAILED, "the record '%s' could not be locked",
+                            k->run_id);
+    return 0;
+}
+
+/* Does the program live that wrote this first record? */
+static bool record_locked(int dir, const char *run_id)
+{
+    BR_CLEANUP_FD int fd = br_open_beneath(dir, run_id, O_RDONLY | O_NONBLOCK, 0);
+    return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0;
+}
+
 int kept_begin(struct supervisor *s, struct br_plan *plan, struct br_err *err)
 {
     struct stat st;
@@ -106,7 +131,7 @@ int kept_begin(struct supervisor *s, struct br_plan *plan, struct br_err *err)
     snprintf(k.profile, sizeof(k.profile), "%s", plan->profile);
     snprintf(k.image, sizeof(k.image), "%s", plan->image);
     snprintf(k.adapter, sizeof(k.adapter), "%s", s->req.adapter);
-    int r = write_record(s, &k, err);
+    int r = begin_record(s, &k, err);
     if (r == 0) {
         memcpy(plan->keep, s->run_id, sizeof(plan->keep));
         s->keeping = true;
@@ -215,7 +240,7 @@ static void sweep_one(struct supervisor *s, int dir, int leases, const char *run
         bool there = leases >= 0 && faccessat(leases, image, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
         uint64_t from = k.ended ? k.ended : k.created;
         /* a run that begins writes its record before there is an image */
-        bool begins = !k.ended && now_s() < k.created + 600;
+        bool begins = !k.ended && record_locked(dir, run_id);
         if ((!there && !begins) || (there && now_s() > from + k.keep) ||
             (there && !begins && !has_base(leases, run_id)))
             (void)kept_purge(s, run_id, NULL); /* refused while it is in use */
@@ -227,6 +252,8 @@ void kept_sweep(struct supervisor *s)
 {
     BR_CLEANUP_FD int dir = record_dir(s->state_fd, KEPT_DIR, false);
     BR_CLEANUP_FD int leases = kept_leases(s);
+    if (dir >= 0 && flock(dir, LOCK_EX) < 0)
+        return;
     int copy = dir >= 0 ? openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     DIR *d = copy >= 0 ? fdopendir(copy) : NULL;
     if (!d)

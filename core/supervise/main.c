@@ -360,6 +360,7 @@ static void open_standard_fds(void)
 int main(int argc, char **argv)
 {
     static struct supervisor s = {.workspace_fd = -1,
+                                  .kept_lock = -1,
                                   .state_fd = -1,
                                   .store_fd = -1,
                                   .init_session_end = -1,

@@ -161,6 +161,7 @@ struct supervisor {
 
     int session_lock;      /* the harness's session is this run's; sessions.c */
     bool keeping;          /* the workspace lease of this run may stay; kept.c */
+    int kept_lock;         /* its record, locked as long as this program lives */
     uint64_t keep_seconds; /* how long; 0: the default */
 
     struct promoting *promoting; /* mode promote; promote.c */

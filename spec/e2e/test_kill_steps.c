@@ -136,7 +136,7 @@ static unsigned strangers(void)
 
 static struct place *walking; /* nftw() has no context */
 static char unknown[96];
-static bool learning;
+static bool learning, tolerant;
 
 static int on_file(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -145,6 +145,8 @@ static int on_file(const char *path, const struct stat *st, int type, struct FTW
     (void)st, (void)type;
     if (ftw->level == 1 && strcmp(name, "/bin") == 0)
         return FTW_SKIP_SUBTREE;
+    if (tolerant && strncmp(name, "/state/kept/run_", 16) == 0)
+        return FTW_CONTINUE;
     for (unsigned i = 0; i < p->nfiles; i++)
         if (strcmp(p->files[i], name) == 0)
             return FTW_CONTINUE;
@@ -170,6 +172,8 @@ static void expect_nothing_left(struct place *p, const struct round *k)
     const char *file = "";
     unsigned nloops = 0, nstrangers = 0;
     bool same = false;
+    /* of a workspace that may be kept, a note that the next run takes away */
+    tolerant = k->killed;
     e2e_expect_clean(&p->t);
     for (unsigned ms = 0; ms < CLEAN_MS; ms += 10) {
         BR_CLEANUP_FREE char *mounts = slurp("/proc/self/mountinfo");
