@@ -134,6 +134,8 @@ static int measure_all(enum part part, struct br_err *err)
         r = bench_launches(static_true, static_true_fd, bin_path, bench_dir, workspace, err);
     if (r == 0 && part != PART_LAUNCHES)
         r = bench_provider(err);
+    if (r == 0 && part != PART_LAUNCHES)
+        r = bench_pi(err);
     if (r < 0 || part != PART_ALL)
         return r;
     r = bench_launcher_open(&l, bin_path, workspace, 1, err);

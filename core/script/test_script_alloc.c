@@ -1,5 +1,5 @@
 /*
- * Memory that runs out: the n-th allocation of a compile and of a vote fails, for every n, once
+ * Memory that runs out: the n-th allocation of a compile and of a vote fails, for many n, once
  * (Lua then collects everything, in the middle of whatever it does, and tries again) and for good.
  * Each must end in a typed refusal, or in the same result as with memory; never in a crash, a leak
  * or another answer. The linker replaces malloc() and its kin for the whole program.
@@ -212,12 +212,12 @@ static bool vote_at(unsigned long n, bool forever)
     return reached;
 }
 
-/* Each allocation where memory is watched; elsewhere some, of which most are others each time that
- * the program changes. BRIDLE_TEST_STRIDE=1: each. */
+/* Some allocations, more of them where memory is watched; most are others each time that the program
+ * changes. BRIDLE_TEST_STRIDE=1: each. */
 static unsigned long stride(void)
 {
 #ifdef BR_SANITIZED
-    unsigned long n = 1;
+    unsigned long n = 3;
 #else
     unsigned long n = 7;
 #endif

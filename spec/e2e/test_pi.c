@@ -201,6 +201,56 @@ static void test_run(void **state)
     e2e_result_free(&r);
 }
 
+/* The only session that is kept. */
+static void session_id(char id[64])
+{
+    struct e2e_result r;
+    e2e_run(&world, &r, "bridle", "state", "list", "--json", NULL);
+    e2e_expect(&r, 0, NULL);
+    const char *at = strstr(br_buf_cstr(&r.out), "\"kind\":\"session\",\"id\":\"");
+    assert_non_null(at);
+    assert_int_equal(sscanf(at, "\"kind\":\"session\",\"id\":\"%63[^\"]", id), 1);
+    e2e_result_free(&r);
+}
+
+static void run_again(struct e2e_result *r, const char *id)
+{
+    e2e_run(&world, r, "bridle", "run", "--json", "-C", "workspace", "--profile", "workspace-v1",
+            "--config", "bridle.lua", "-a", "pi-coding@1", "--scenario", "again.json", "--resume",
+            id, "go on", NULL);
+}
+
+/* Pi goes on with what it said before; a new one has nothing to go on with. */
+static void test_resume(void **state)
+{
+    (void)state;
+    struct e2e_result r;
+    char id[64] = "";
+    fresh_workspace();
+    configure("", 0, "");
+    e2e_write(&world, "scenario.json", scenario);
+    e2e_run(&world, &r, "bridle", "state", "purge", "--all", NULL);
+    e2e_result_free(&r);
+    run(&r, "pi-coding@1", "--scenario", "scenario.json", "write it");
+    e2e_expect(&r, 0, "\"text\":\"It is written.\"");
+    e2e_result_free(&r);
+    session_id(id);
+    e2e_write(&world, "again.json",
+              "{\"v\":1,\"name\":\"again\",\"turns\":[{\"when\":{\"assistant_messages\":0},"
+              "\"text\":\"I forgot.\"},{\"when\":{},\"text\":\"I remember.\"}]}");
+    run(&r, "pi-coding@1", "--scenario", "again.json", "go on");
+    e2e_expect(&r, 0, "\"text\":\"I forgot.\"");
+    e2e_result_free(&r);
+    run_again(&r, id);
+    e2e_expect(&r, 0, "\"text\":\"I remember.\"");
+    e2e_result_free(&r);
+    id[strlen(id) - 1] ^= 1;
+    run_again(&r, id);
+    assert_int_equal(r.status, 3);
+    assert_false(e2e_says(&r, "sandbox.started"));
+    e2e_result_free(&r);
+}
+
 /* Everything that a workspace can hold to be loaded. adapters/pi-coding/spec/hostile_spec.mjs has
  * the control: Pi itself loads it. */
 static void test_hostile(void **state)
@@ -401,13 +451,10 @@ int main(void)
 {
     e2e_isolate();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_run),
-        cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_dialects),
-        cmocka_unit_test(test_lease),
-        cmocka_unit_test(test_gate),
-        cmocka_unit_test(test_clients),
-        cmocka_unit_test(test_clients_refused),
+        cmocka_unit_test(test_run),     cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_hostile), cmocka_unit_test(test_dialects),
+        cmocka_unit_test(test_lease),   cmocka_unit_test(test_gate),
+        cmocka_unit_test(test_clients), cmocka_unit_test(test_clients_refused),
     };
     return cmocka_run_group_tests(tests, open_world, close_world);
 }
