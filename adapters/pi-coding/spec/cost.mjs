@@ -35,6 +35,7 @@ writeFileSync(
     ],
   }),
 );
+bridle("image", "verify"); // a copy is not yet known; else each launch would read all of it
 bridle("activate", "workspace-v1", "--image", "pi-coding");
 
 async function bare() {
