@@ -212,8 +212,8 @@ static bool vote_at(unsigned long n, bool forever)
     return reached;
 }
 
-/* Some allocations, more of them where memory is watched; most are others each time that the program
- * changes. BRIDLE_TEST_STRIDE=1: each. */
+/* Some allocations, more of them where memory is watched; most are others each time that the
+ * program changes. BRIDLE_TEST_STRIDE=1: each. */
 static unsigned long stride(void)
 {
 #ifdef BR_SANITIZED
