@@ -128,6 +128,20 @@ static bool about_credential(const struct br_said *s)
            br_slice_is(&s->type, "permission_error") || br_slice_is(&s->code, "invalid_api_key");
 }
 
+/* Other errors may do so too: what looks like a key is not shown. */
+#define KEY_LIKE 32u
+static void mask_keys(char *p, size_t n)
+{
+    for (size_t from = 0, i = 0; i <= n; i++) {
+        if (i < n && ((p[i] >= 'a' && p[i] <= 'z') || (p[i] >= 'A' && p[i] <= 'Z') ||
+                      (p[i] >= '0' && p[i] <= '9') || (p[i] && strchr("_-+/=.", p[i]))))
+            continue;
+        if (i - from >= KEY_LIKE)
+            memset(p + from, '*', i - from);
+        from = i + 1;
+    }
+}
+
 int br_said_error(const struct br_said *s, struct br_err *err)
 {
     char text[BR_PROVIDER_TEXT_MAX + 8];
@@ -135,6 +149,7 @@ int br_said_error(const struct br_said *s, struct br_err *err)
     size_t n = 0;
     if (rest.p && !about_credential(s))
         n = br_slice_take(&rest, text, sizeof(text));
+    mask_keys(text, n);
     bool cut = n > BR_PROVIDER_TEXT_MAX || rest.n > 0;
     n = br_utf8_floor(text, n > BR_PROVIDER_TEXT_MAX ? BR_PROVIDER_TEXT_MAX : n);
     BR_CLEANUP_BUF struct br_buf safe = BR_BUF_INIT(BR_ERR_TEXT_MAX * 4);

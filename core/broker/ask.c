@@ -280,6 +280,29 @@ static void image_add(struct br_ask *q, size_t n)
     q->image_bytes += n;
 }
 
+/* Anything else than a picture could cost more than one does. */
+static bool is_image(const char *p, size_t n, char end)
+{
+    static const char *const kinds[] = {"image/png", "image/jpeg", "image/gif", "image/webp"};
+    for (size_t i = 0; i < BR_ARRAY_LEN(kinds); i++) {
+        size_t k = strlen(kinds[i]);
+        if (n >= k && strncasecmp(p, kinds[i], k) == 0 && (end ? n > k && p[k] == end : n == k))
+            return true;
+    }
+    return false;
+}
+
+bool br_ask_image_type(struct br_ask *q, const char *where)
+{
+    char text[32];
+    struct br_slice s;
+    if (!br_scan_string_or_null(&q->j, &s, "is no text"))
+        return unreadable(q, where);
+    size_t n = s.p ? br_slice_take(&s, text, sizeof(text)) : 0;
+    return (n && s.n == 0 && is_image(text, n, 0)) ||
+           br_ask_refuse(q, "'%s' is not PNG, JPEG, GIF or WebP", where);
+}
+
 /* Base64 has no colon; a text that has one may be an address. */
 static bool read_inline(struct br_ask *q, const char *where, struct br_slice *s)
 {
@@ -312,7 +335,7 @@ bool br_ask_data(struct br_ask *q, const char *where)
 
 bool br_ask_data_url(struct br_ask *q, const char *where)
 {
-    char begin[8];
+    char begin[32];
     struct br_slice s, rest;
     if (!br_scan_string_or_null(&q->j, &s, "is no text"))
         return unreadable(q, where);
@@ -325,8 +348,11 @@ bool br_ask_data_url(struct br_ask *q, const char *where)
                              "'%s' is an address that the provider would fetch; only inline data "
                              "is inside of the lease",
                              where);
-    image_add(q, s.n);
-    return true;
+    if (is_image(begin + 5, n - 5, ';')) {
+        image_add(q, s.n);
+        return true;
+    }
+    return br_ask_refuse(q, "'%s' is no inline image of PNG, JPEG, GIF or WebP", where);
 }
 
 static bool choice_function(struct br_ask *q, const char *where)
@@ -480,7 +506,9 @@ int br_ask_check(const struct br_lease *l, const char *model, const char *method
         br_ask_refuse(&q, "the content type is not 'application/json'");
     else if (check_body(&q, body, n, i)) {
         uint64_t text = n > q.image_bytes ? n - q.image_bytes : 0;
-        facts->reserve = text / 2 + (uint64_t)q.images * BR_IMAGE_TOKENS + facts->max_tokens;
+        /* no tokeniser makes more tokens than there are bytes; providers add words of their own */
+        facts->reserve =
+            text + BR_ASK_TOKENS_BESIDE + (uint64_t)q.images * BR_IMAGE_TOKENS + facts->max_tokens;
         return 0;
     }
     if (err)

@@ -29,7 +29,7 @@ static bool source(struct br_ask *q, const char *where)
 static bool image_source(struct br_ask *q, const char *where)
 {
     static const struct br_ask_rule base64[] = {{BR_NAME("type"), br_ask_any},
-                                                {BR_NAME("media_type"), br_ask_text},
+                                                {BR_NAME("media_type"), br_ask_image_type},
                                                 {BR_NAME("data"), br_ask_data}};
     static const struct br_ask_kind kinds[] = {{"base64", base64, BR_ARRAY_LEN(base64)}};
     return br_ask_kinds(q, kinds, BR_ARRAY_LEN(kinds), false, where);

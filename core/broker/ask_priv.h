@@ -10,6 +10,8 @@
 
 /* What an image can cost; its bytes say nothing of that. */
 #define BR_IMAGE_TOKENS 8192u
+/* What a provider may add to a prompt of its own accord, for tools and the like. */
+#define BR_ASK_TOKENS_BESIDE 1024u
 /* Kinds of content are nested this deep at most: a tool's result, a document in it, its text. */
 #define BR_CONTENT_DEPTH 4u
 
@@ -48,12 +50,13 @@ bool br_ask_list(struct br_ask *q, bool (*check)(struct br_ask *q, const char *w
                  const char *where, uint32_t *n);
 
 /* Checks of values. */
-bool br_ask_any(struct br_ask *q, const char *where);    /* anything; nobody fetches or runs it */
-bool br_ask_text(struct br_ask *q, const char *where);   /* a string, or null */
-bool br_ask_number(struct br_ask *q, const char *where); /* a number, or null */
-bool br_ask_flag(struct br_ask *q, const char *where);   /* true, false or null */
-bool br_ask_null(struct br_ask *q, const char *where);   /* null or an empty list: not allowed */
-bool br_ask_false(struct br_ask *q, const char *where);  /* false or null */
+bool br_ask_any(struct br_ask *q, const char *where); /* anything; nobody fetches or runs it */
+bool br_ask_image_type(struct br_ask *q, const char *where); /* "image/png" and the like */
+bool br_ask_text(struct br_ask *q, const char *where);       /* a string, or null */
+bool br_ask_number(struct br_ask *q, const char *where);     /* a number, or null */
+bool br_ask_flag(struct br_ask *q, const char *where);       /* true, false or null */
+bool br_ask_null(struct br_ask *q, const char *where);  /* null or an empty list: not allowed */
+bool br_ask_false(struct br_ask *q, const char *where); /* false or null */
 bool br_ask_model(struct br_ask *q, const char *where);
 bool br_ask_stream(struct br_ask *q, const char *where);
 bool br_ask_limit(struct br_ask *q, const char *where);  /* max_tokens and the like */

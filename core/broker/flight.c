@@ -128,8 +128,10 @@ static void tell_response(struct broker *b, const struct flight *f, enum br_code
 
 /*
  * The end of the reservation. A provider that was certainly not reached was sent nothing; one that
- * refused the request (4xx) says that it did not serve it. Everything else is charged: with the
- * usage that the provider reported, or as it was reserved.
+ * refused the request (4xx) says that it did not serve it. Everything else is charged: a whole
+ * answer with the usage that the provider reported, any other as it was reserved, or with what it
+ * had reported by then if that is more; a stream says its usage from the first event on, and that
+ * is not what it will have used.
  */
 static struct charge settle(struct broker *b, struct flight *f, enum br_code code, uint64_t sent)
 {
@@ -142,10 +144,15 @@ static struct charge settle(struct broker *b, struct flight *f, enum br_code cod
         br_account_release(&b->account, &f->res, false);
     } else if (code == BR_OK && f->status >= 400 && f->status < 500) {
         br_account_release(&b->account, &f->res, true);
-    } else if (facts->usage_known &&
+    } else if (facts->complete && facts->usage_known &&
                br_account_settle(&b->account, &f->res, facts->prompt, facts->completion)) {
         c.prompt = facts->prompt;
         c.completion = facts->completion;
+    } else if (facts->usage_known && f->res.open &&
+               facts->prompt + facts->completion > f->res.tokens) {
+        c.prompt = facts->prompt;
+        c.completion = facts->completion;
+        c.settled = br_account_settle(&b->account, &f->res, c.prompt, c.completion);
     } else {
         if (f->res.open)
             (void)br_account_settle(&b->account, &f->res, 0, 0);
@@ -200,15 +207,16 @@ void flight_credit(struct flight *f)
 
 /* ---- refusals and failures, as a guest sees them ---- */
 
-static unsigned status_of(enum br_code code)
+static unsigned status_of(const struct broker *b, enum br_code code)
 {
     switch (code) {
     case BR_E_LEASE_REFUSED:
     case BR_E_DENIED:
     case BR_E_CANCELED:
+    case BR_E_LIMIT_EXCEEDED: /* the lease's ceiling */
         return 403;
     case BR_E_TIMEOUT:
-        return 504;
+        return b->over ? 403 : 504;
     case BR_E_NOMEM:
         return 503;
     default:
@@ -224,7 +232,7 @@ static void guest_fails(struct flight *f, enum br_code code, const char *text)
         return;
     g->flight = NULL;
     if (!g->head_sent) {
-        guest_refuse(g, f->ask.route, status_of(code), code, text);
+        guest_refuse(g, f->ask.route, status_of(g->b, code), code, text);
         return;
     }
     bool sse = strncmp(f->content_type, "text/event-stream", 17) == 0;
@@ -357,7 +365,7 @@ void flight_of_guest(struct guest *g)
         if (f)
             flight_free(b, f);
         flight_refused(b, err.code, err.text);
-        guest_refuse(g, ask.route, status_of(err.code), err.code, err.text);
+        guest_refuse(g, ask.route, status_of(b, err.code), err.code, err.text);
         return;
     }
     f->guest = g;

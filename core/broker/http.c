@@ -165,6 +165,26 @@ static bool once(bool *seen)
     return first;
 }
 
+/* Of what a request can switch on by a header, that which cannot make it dearer than the lease
+ * says: longer prompts, other tiers and tools that run at the provider are none of it. */
+static bool betas_ok(const char *value)
+{
+    static const char *const known[] = {
+        "prompt-caching-",        "interleaved-thinking-", "fine-grained-tool-streaming-",
+        "token-efficient-tools-", "max-tokens-",           "token-counting-",
+        "structured-outputs-"};
+    for (const char *p = value; *p;) {
+        p += strspn(p, " ,");
+        size_t n = strcspn(p, " ,"), i = 0;
+        while (n && i < BR_ARRAY_LEN(known) && strncmp(p, known[i], strlen(known[i])) != 0)
+            i++;
+        if (i == BR_ARRAY_LEN(known))
+            return false;
+        p += n;
+    }
+    return true;
+}
+
 static unsigned parse_passed_on(struct text name, struct text v, struct br_http_request *out,
                                 struct br_err *err)
 {
@@ -179,6 +199,11 @@ static unsigned parse_passed_on(struct text name, struct text v, struct br_http_
                           passed[i]);
         memcpy(value, v.p, v.n);
         value[v.n] = 0;
+        if (strcmp(passed[i], "anthropic-beta") == 0 && !betas_ok(value))
+            return REFUSE(403,
+                          "the header '%s' asks for what the provider lease does not allow; "
+                          "nothing was sent",
+                          passed[i]);
         if (v.n && !br_headers_add(&out->headers, passed[i], value))
             return REFUSE(400, "the header '%s' is malformed; nothing was sent", passed[i]);
     }

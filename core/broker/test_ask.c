@@ -379,7 +379,8 @@ static void test_limit_key(void **state)
     }
 }
 
-/* An image costs what an image costs, not half a token a byte. */
+/* An image costs what an image costs, not a token a byte; what is no image does not pass for one.
+ */
 static void test_reserve(void **state)
 {
     BR_CLEANUP_BUF struct br_buf body = BR_BUF_INIT(4 << 20), out = BR_BUF_INIT(4 << 20);
@@ -387,13 +388,26 @@ static void test_reserve(void **state)
     struct br_err err;
     (void)state;
     assert_int_equal(ask("/chat/completions", "{" CHAT ",\"max_tokens\":7}", &out, &f, &err), 0);
-    assert_int_equal(f.reserve, strlen("{" CHAT ",\"max_tokens\":7}") / 2 + 7);
-    br_buf_printf(&body, "{" CHAT_1 "[{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:,");
+    assert_int_equal(f.reserve, strlen("{" CHAT ",\"max_tokens\":7}") + 1024 + 7);
+    br_buf_printf(&body,
+                  "{" CHAT_1
+                  "[{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/png;base64,");
     for (int i = 0; i < 1000000; i++)
         br_buf_put(&body, "A", 1);
     br_buf_printf(&body, "\"}}]}]}");
     assert_int_equal(ask("/chat/completions", br_buf_cstr(&body), &out, &f, &err), 0);
-    assert_in_range(f.reserve, 8192, 8192 + 200);
+    assert_in_range(f.reserve, 8192 + 1024, 8192 + 1024 + 400);
+    static const char *const others[] = {"data:application/pdf;base64,AA", "data:,AA",
+                                         "data:image/svg+xml;base64,AA", "data:image/pngx,AA"};
+    for (size_t i = 0; i < BR_ARRAY_LEN(others); i++) {
+        br_buf_reset(&body);
+        br_buf_printf(&body,
+                      "{" CHAT_1 "[{\"type\":\"image_url\",\"image_url\":{\"url\":\"%s\"}}]}]}",
+                      others[i]);
+        assert_int_equal(ask("/chat/completions", br_buf_cstr(&body), &out, &f, &err),
+                         -BR_E_LEASE_REFUSED);
+        assert_non_null(strstr(err.text, "no inline image"));
+    }
 }
 
 int main(void)

@@ -92,6 +92,7 @@ static void flood(struct eg_shared *sh, int fd)
             at +=
                 (unsigned)snprintf(text + at, sizeof(text) - at, EVENT("{\"content\":\"%s\"}"), x);
     }
+    (void)say(sh, fd, USAGE); /* of what was used by now, as some say it all the time */
     while (say(sh, fd, text))
         ;
 }

@@ -545,7 +545,7 @@ static void test_lease_ends(void **state)
     client_ask(mute, "mute", false);
     client_ask(fd, "hang", true);
     assert_true(client_read(&r, mute, &a));
-    assert_int_equal(a.status, 504);
+    assert_int_equal(a.status, 403);
     assert_true(client_has(&a, "lease has ended"));
     client_answer_free(&a);
     assert_true(client_read(&r, fd, &a));

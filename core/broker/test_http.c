@@ -161,9 +161,22 @@ static void test_limits(void **state)
     for (unsigned n = BR_HEADER_VALUE_MAX - 1; n <= BR_HEADER_VALUE_MAX; n++) {
         char value[BR_HEADER_VALUE_MAX + 1] = "";
         memset(value, 'v', n);
-        snprintf(text, sizeof(text), GET "anthropic-beta: %.*s\r\n\r\n", (int)n, value);
+        snprintf(text, sizeof(text), GET "openai-beta: %.*s\r\n\r\n", (int)n, value);
         assert_int_equal(head(text), n < BR_HEADER_VALUE_MAX ? 0 : 400);
     }
+}
+
+/* What makes a request dearer than the lease knows is not switched on by a header. */
+static void test_betas(void **state)
+{
+    (void)state;
+    assert_int_equal(head(GET "anthropic-beta: interleaved-thinking-2025-05-14\r\n\r\n"), 0);
+    assert_int_equal(head(GET "anthropic-beta: prompt-caching-2024-07-31, "
+                              "fine-grained-tool-streaming-2025-05-14\r\n\r\n"),
+                     0);
+    assert_int_equal(head(GET "anthropic-beta: context-1m-2025-08-07\r\n\r\n"), 403);
+    assert_int_equal(
+        head(GET "anthropic-beta: prompt-caching-2024-07-31,code-execution-2025\r\n\r\n"), 403);
 }
 
 /* Whatever the pieces in which a head comes, its end is found once, and where it is. */
@@ -269,10 +282,10 @@ static void test_token(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_accepted), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_limits),   cmocka_unit_test(test_head_end),
-        cmocka_unit_test(test_chunks),   cmocka_unit_test(test_bad_chunks),
-        cmocka_unit_test(test_token),
+        cmocka_unit_test(test_accepted),   cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_limits),     cmocka_unit_test(test_betas),
+        cmocka_unit_test(test_head_end),   cmocka_unit_test(test_chunks),
+        cmocka_unit_test(test_bad_chunks), cmocka_unit_test(test_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

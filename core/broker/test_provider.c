@@ -412,7 +412,7 @@ static void test_no_request_without_audit(void **state)
 static const struct br_lease small = {.max_requests = 1,
                                       .max_request_bytes = 1000,
                                       .max_response_bytes = 100000,
-                                      .max_tokens = 1000,
+                                      .max_tokens = 3000,
                                       .seconds = 60,
                                       RIG_LEASE_REST};
 
@@ -528,8 +528,8 @@ static void test_refused_requests(void **state)
     expect_refusal(&r, BR_PATH_CHAT, "text/plain", 10, good, "content type");
     expect_refusal(&r, BR_PATH_CHAT, json, 10, "{", "is not JSON");
     expect_refusal(&r, BR_PATH_CHAT, json, 9, good, "reserves 9 tokens and asks for up to 10");
-    expect_refusal(&r, BR_PATH_CHAT, json, 1001, good,
-                   "1001 tokens and the provider lease has 1000");
+    expect_refusal(&r, BR_PATH_CHAT, json, 3001, good,
+                   "3001 tokens and the provider lease has 3000");
     char big[1200];
     int n = snprintf(big, sizeof(big),
                      "{\"model\":\"test-model\",\"messages\":[{\"role\":\"user\",\"content\":\"\"}]"
@@ -541,7 +541,7 @@ static void test_refused_requests(void **state)
     assert_int_equal(connections_seen(), 0);
     /* positive control: the same request without its fault, at exactly the limit */
     memmove(big + 999, "}", 2);
-    rig_send(&r, 1, BR_PATH_CHAT, json, 1000, big, 1000);
+    rig_send(&r, 1, BR_PATH_CHAT, json, 3000, big, 1000);
     assert_true(rig_until(&r, &r.have_end, 5000));
     assert_int_equal(r.end_code, 0);
     assert_int_equal(requests_seen(), 1);

@@ -158,7 +158,8 @@ static int record_unanswered(struct session *s)
         const struct guest_event e = {.type = BR_MSG_GUEST_RESPONSE,
                                       .serial = s->harness.sent[i].serial,
                                       .at_us = br_now_us(),
-                                      .code = BR_E_CANCELED};
+                                      .code = BR_E_CANCELED,
+                                      .completion = s->harness.sent[i].tokens};
         if (s->harness.sent[i].type == BR_MSG_GUEST_REQUEST)
             r = record_response(s, &e);
     }
