@@ -486,7 +486,8 @@ static int journal_read(const struct br_promotion *p, struct ops *o, struct br_e
             return journal_damaged(err);
         memcpy(&op, b.data + at, sizeof(op));
         at += sizeof(op);
-        if (op.path_len >= sizeof(path) || b.len - at < op.path_len || !strchr("TXPM", op.kind))
+        if (op.path_len >= sizeof(path) || b.len - at < op.path_len || !op.kind ||
+            !strchr("TXPM", op.kind))
             return journal_damaged(err);
         memcpy(path, b.data + at, op.path_len);
         path[op.path_len] = 0;
@@ -537,24 +538,53 @@ static int take_steps(const struct br_promotion *p, int stage, const struct ops 
                       first.text, why.text);
 }
 
+static int journal_clear(const struct br_promotion *p, struct br_err *err)
+{
+    step();
+    return ftruncate(p->journal, 0) < 0 || fsync(p->journal) < 0 ? journal_failed(err) : 0;
+}
+
 /* After DONE, UNDONE, or before COMMITTED: only the stage is left. */
 static int clear(const struct br_promotion *p, struct br_err *err)
 {
     int r = remove_stage(p, err);
+    return r == 0 ? journal_clear(p, err) : r;
+}
+
+/* A stage without a journal that knows of it: what was replaced may be nowhere else. */
+static int orphan(const struct br_promotion *p, struct br_err *err)
+{
+    return br_err_set(err, BR_E_STORE_FAILED,
+                      "the directory '%s' of the workspace is there, and no journal says of which "
+                      "promotion; it may hold the only copies of what was replaced, and is not "
+                      "touched. Nothing was promoted. Look into it, put back what is missing, move "
+                      "it out of the workspace, and promote again",
+                      p->stage);
+}
+
+/* The stage, made by this promotion and by no other: only then may it be removed again. */
+static int make_stage(const struct br_promotion *p, int *stage, bool *made, struct br_err *err)
+{
     step();
-    if (r == 0 && (ftruncate(p->journal, 0) < 0 || fsync(p->journal) < 0))
-        r = journal_failed(err);
-    return r;
+    *made = mkdirat(p->workspace, p->stage, 0700) == 0;
+    if (!*made && errno == EEXIST)
+        return orphan(p, err);
+    if (!*made || (*stage = open_stage(p)) < 0)
+        return failed(p->stage, "made", err);
+    return 0;
 }
 
 int br_promotion_apply(struct br_promotion *p, struct br_err *err)
 {
     struct ops o = {.n = 0};
-    int stage = -1, r = journal_begin(p, err);
-    bool committed = false;
-    step();
-    if (r == 0 && (mkdirat(p->workspace, p->stage, 0700) < 0 || (stage = open_stage(p)) < 0))
-        r = failed(p->stage, "made", err);
+    struct stat st;
+    int stage = -1;
+    bool committed = false, made = false;
+    if (stat_in(p->workspace, p->stage, &st)) /* or a journal would say that it is this one's */
+        return orphan(p, err);
+    int r = journal_begin(p, err);
+    if (r == 0)
+        r = make_stage(p, &stage, &made, err);
     if (r == 0)
         r = list_steps(p, stage, &o, err);
     if (r == 0 && syncfs(stage) < 0)
@@ -573,7 +603,8 @@ int br_promotion_apply(struct br_promotion *p, struct br_err *err)
     if (s == BR_JOURNAL_COMMITTED || s == BR_JOURNAL_UNDOING)
         return r;
     struct br_err ignored = {.code = BR_OK};
-    int cleared = clear(p, r < 0 ? &ignored : err);
+    struct br_err *why = r < 0 ? &ignored : err;
+    int cleared = made ? clear(p, why) : journal_clear(p, why);
     if (r < 0 && !committed)
         return br_err_wrap(err, "nothing was promoted");
     return r < 0 ? r : cleared;
@@ -624,7 +655,9 @@ int br_promotion_alone(const struct br_promotion *p, struct br_err *err)
     for (struct dirent *e; r == 0 && (e = readdir(d));) {
         size_t n = strlen(BR_PROMOTE_STAGE);
         char text[256];
-        if (strncmp(e->d_name, BR_PROMOTE_STAGE, n) == 0 && strcmp(e->d_name, p->stage) != 0)
+        if (strcmp(e->d_name, p->stage) == 0)
+            r = br_journal_pending(p->journal) ? 0 : orphan(p, err);
+        else if (strncmp(e->d_name, BR_PROMOTE_STAGE, n) == 0)
             r = br_err_set(err, BR_E_IN_USE,
                            "a promotion of the run '%s' to this workspace was interrupted; nothing "
                            "was promoted. Finish it first: bridle promote --recover %s",

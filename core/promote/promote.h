@@ -117,7 +117,10 @@ int br_promotion_apply(struct br_promotion *p, struct br_err *err);
 int br_promotion_recover(struct br_promotion *p, bool *applied, struct br_err *err);
 /* Nobody else promotes to this workspace: a lock, to be closed; -BR_E_IN_USE. */
 int br_promotion_lock(int workspace, struct br_err *err);
-/* -BR_E_IN_USE if there is the stage of another promotion in the workspace. */
+/*
+ * -BR_E_IN_USE if there is the stage of another promotion in the workspace; -BR_E_STORE_FAILED if
+ * there is that of this one, and the journal does not know of it.
+ */
 int br_promotion_alone(const struct br_promotion *p, struct br_err *err);
 
 /* For tests: called before everything that changes the workspace or the journal. */

@@ -295,6 +295,79 @@ static void test_damaged_journal(void **state)
     rig_close(&r);
 }
 
+/* One whose sum is right, and whose first step is of no kind. */
+static void test_kind_of_none(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct br_err err = {.code = BR_OK};
+    struct br_journal_head h;
+    struct br_sha256 sum;
+    bool applied;
+    static char steps[64 * 1024];
+    unsigned n;
+    for (n = 1;; n++) {
+        open_changed(&r);
+        assert_true(killed_at(&r, n, false));
+        if (br_journal_read_state(r.p.journal) == BR_JOURNAL_COMMITTED)
+            break;
+        rig_close(&r);
+    }
+    BR_CLEANUP_FREE char *before = rig_tree(&r, "workspace");
+    assert_int_equal(pread(r.p.journal, &h, sizeof(h), 0), sizeof(h));
+    assert_true(h.bytes < sizeof(steps));
+    assert_int_equal(pread(r.p.journal, steps, h.bytes, sizeof(h)), h.bytes);
+    steps[0] = 0;
+    br_sha256_init(&sum);
+    br_sha256_put(&sum, steps, h.bytes);
+    br_sha256_end(&sum, h.sum);
+    assert_int_equal(pwrite(r.p.journal, &h, sizeof(h), 0), sizeof(h));
+    assert_int_equal(pwrite(r.p.journal, steps, h.bytes, sizeof(h)), h.bytes);
+    assert_int_equal(br_promotion_recover(&r.p, &applied, &err), -BR_E_STORE_FAILED);
+    assert_true(br_journal_pending(r.p.journal));
+    BR_CLEANUP_FREE char *after = rig_tree(&r, "workspace");
+    assert_string_equal(before, after);
+    rig_close(&r);
+}
+
+static void make_orphan(void)
+{
+    br_promotion_step = NULL;
+    rig_sh(raced, "workspace", "mkdir .bridle-promote-run_1; echo only > .bridle-promote-run_1/1");
+}
+
+/* A stage that no journal knows of holds what may be nowhere else. */
+static void test_orphan(void **state)
+{
+    (void)state;
+    for (unsigned n = 0; n < 3; n++) { /* there before, and made at the last moment */
+        struct rig r;
+        struct br_err err = {.code = BR_OK};
+        open_changed(&r);
+        raced = &r;
+        steps_left = n;
+        at_step = make_orphan;
+        if (n == 0)
+            make_orphan();
+        if (n == 0) {
+            assert_int_equal(br_promotion_alone(&r.p, &err), -BR_E_STORE_FAILED);
+            assert_non_null(strstr(err.text, "'.bridle-promote-run_1'"));
+        }
+        br_promotion_step = count_down;
+        assert_int_equal(br_promotion_apply(&r.p, &err), -BR_E_STORE_FAILED);
+        br_promotion_step = NULL;
+        assert_non_null(strstr(err.text, "'.bridle-promote-run_1'"));
+        assert_false(br_journal_pending(r.p.journal));
+        rig_sh(&r, "workspace", "grep -q only .bridle-promote-run_1/1 && test -d src -a -f gone");
+        assert_int_equal(br_promotion_alone(&r.p, &err), -BR_E_STORE_FAILED);
+        /* out of the way, it goes on */
+        rig_sh(&r, "workspace", "mv .bridle-promote-run_1 ../saved");
+        assert_int_equal(br_promotion_alone(&r.p, &err), 0);
+        assert_int_equal(br_promotion_apply(&r.p, &err), 0);
+        rig_close(&r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -302,6 +375,7 @@ int main(void)
         cmocka_unit_test(test_races),   cmocka_unit_test(test_late),
         cmocka_unit_test(test_no_room), cmocka_unit_test(test_stage_changed),
         cmocka_unit_test(test_two),     cmocka_unit_test(test_damaged_journal),
+        cmocka_unit_test(test_orphan),  cmocka_unit_test(test_kind_of_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
