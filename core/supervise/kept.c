@@ -156,7 +156,49 @@ bool kept_in_use(int leases, const char *name)
     return fstatat(leases, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && leases_locked(&st);
 }
 
-/* Remove the files; the record is the caller's. -BR_E_IN_USE while somebody has the image. */
+/* Is this file the one that has the name? */
+static bool named(int leases, const char *name, int fd)
+{
+    struct stat st, there;
+    return fstat(fd, &st) == 0 && fstatat(leases, name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+           st.st_dev == there.st_dev && st.st_ino == there.st_ino;
+}
+
+int kept_journal(int leases, const char *run_id, bool make, struct br_err *err)
+{
+    char name[96];
+    kept_name(run_id, KEPT_JOURNAL, name);
+    for (int tries = 0; tries < 8; tries++) {
+        BR_CLEANUP_FD int fd =
+            br_open_beneath(leases, name, O_RDWR | O_NONBLOCK | (make ? O_CREAT : 0), 0600);
+        if (fd < 0 && errno == ENOENT && !make)
+            return br_err_set(err, BR_E_NOT_FOUND, "there is no journal 'leases/%s'", name);
+        if (fd < 0)
+            return br_err_errno(err, BR_E_STORE_FAILED,
+                                "the journal 'leases/%s' could not be "
+                                "opened",
+                                name);
+        if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+            break;
+        if (named(leases, name, fd)) /* or whoever had it has removed it in between */
+            return br_steal_fd(&fd);
+    }
+    return br_err_set(err, BR_E_IN_USE,
+                      "the journal 'leases/%s' is in use: another promotion of the run '%s' is "
+                      "under way. Wait for its end",
+                      name, run_id);
+}
+
+void kept_journal_forget(int leases, const char *run_id, int fd)
+{
+    char name[96];
+    kept_name(run_id, KEPT_JOURNAL, name);
+    if (!br_journal_pending(fd) && named(leases, name, fd))
+        (void)unlinkat(leases, name, 0);
+}
+
+/* Remove the files; the record is the caller's. -BR_E_IN_USE while somebody has the image, or the
+ * journal, which is held from here on until it is the last that is removed. */
 static int remove_files(int leases, const char *run_id, struct br_err *err)
 {
     char name[KEPT_FILES][96];
@@ -168,9 +210,10 @@ static int remove_files(int leases, const char *run_id, struct br_err *err)
                           "the workspace of the run '%s' is in use, by the run itself or by a "
                           "promotion; it was not removed",
                           run_id);
-    BR_CLEANUP_FD int journal =
-        br_open_beneath(leases, name[KEPT_JOURNAL], O_RDONLY | O_NONBLOCK, 0);
-    if (journal >= 0 && br_journal_pending(journal))
+    BR_CLEANUP_FD int journal = kept_journal(leases, run_id, true, err);
+    if (journal < 0)
+        return journal;
+    if (br_journal_pending(journal))
         return br_err_set(err, BR_E_IN_USE,
                           "a promotion of the run '%s' was interrupted and is not complete; its "
                           "workspace was not removed. Finish it first: bridle promote --recover %s",

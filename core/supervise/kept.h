@@ -37,6 +37,13 @@ int kept_leases(const struct supervisor *s);
 /* Does somebody hold a lock on this file of the lease root? */
 bool kept_in_use(int leases, const char *name);
 /*
+ * Its journal, locked: nobody else has it, or removes it, while this descriptor or a copy of it is
+ * open. A descriptor; -BR_E_IN_USE; -BR_E_NOT_FOUND if there is none and none was to be made.
+ */
+int kept_journal(int leases, const char *run_id, bool make, struct br_err *err);
+/* Remove its name, unless something is pending in it; for who holds it. */
+void kept_journal_forget(int leases, const char *run_id, int fd);
+/*
  * Remove it with its files. -BR_E_IN_USE while a run or a promotion has it, or one was interrupted
  * half-way; -BR_E_NOT_FOUND.
  */

@@ -134,12 +134,33 @@ static int read_options(struct supervisor *s, struct promoting *p, struct br_err
     return 0;
 }
 
+static int not_interrupted(const struct promoting *p, struct br_err *err)
+{
+    return br_err_set(err, BR_E_NOT_FOUND,
+                      "no promotion of the run '%s' was interrupted; nothing was done",
+                      p->kept.run_id);
+}
+
+/* The journal first: who holds it has everything else of the run, until it is closed. That it is
+ * there is on the disk before anything happens that only it knows of. */
 static int open_files(struct supervisor *s, struct promoting *p, struct br_err *err)
 {
     char name[96];
     p->leases = kept_leases(s);
     if (p->leases < 0)
         return br_err_errno(err, BR_E_STORE_FAILED, "the lease root could not be opened");
+    p->journal = kept_journal(p->leases, p->kept.run_id, !p->recover_only, err);
+    if (p->journal == -BR_E_NOT_FOUND ||
+        (p->journal >= 0 && p->recover_only && !br_journal_pending(p->journal)))
+        return not_interrupted(p, err);
+    if (p->journal < 0) {
+        (void)br_err_wrap(err, "nothing was promoted");
+        return p->journal;
+    }
+    if (!p->recover_only && fsync(p->leases) < 0)
+        return br_err_errno(err, BR_E_STORE_FAILED,
+                            "the lease root could not be written to its disk; nothing was "
+                            "promoted");
     kept_name(p->kept.run_id, KEPT_BASE, name);
     p->base = br_open_beneath(p->leases, name, O_RDONLY | O_NONBLOCK, 0);
     if (p->base < 0)
@@ -147,19 +168,7 @@ static int open_files(struct supervisor *s, struct promoting *p, struct br_err *
                             "the record of what was copied for the run '%s' is not there; nothing "
                             "was promoted",
                             p->kept.run_id);
-    kept_name(p->kept.run_id, KEPT_JOURNAL, name);
-    int flags = O_RDWR | O_NONBLOCK | (p->recover_only ? 0 : O_CREAT);
-    p->journal = br_open_beneath(p->leases, name, flags, p->recover_only ? 0 : 0600);
-    bool pending = p->journal >= 0 && br_journal_pending(p->journal);
-    if (p->recover_only && !pending)
-        return br_err_set(err, BR_E_NOT_FOUND,
-                          "no promotion of the run '%s' was interrupted; nothing was done",
-                          p->kept.run_id);
-    return p->journal >= 0 ? 0
-                           : br_err_errno(err, BR_E_STORE_FAILED,
-                                          "the journal 'leases/%s' could not be opened; nothing "
-                                          "was promoted",
-                                          name);
+    return 0;
 }
 
 int promote_open(struct supervisor *s, struct br_err *err)
@@ -495,19 +504,16 @@ void promote_settle(struct supervisor *s)
 void promote_end(struct supervisor *s)
 {
     struct br_err err = {.code = BR_OK};
-    char name[96];
     struct promoting *p = s->promoting;
     if (!p)
         return;
     program_stop(s, P_PROMOTE, START_TIMEOUT_US);
     program_stop(s, P_LAUNCH, START_TIMEOUT_US);
-    if (p->journal >= 0 && !br_journal_pending(p->journal)) {
-        kept_name(p->kept.run_id, KEPT_JOURNAL, name);
-        (void)unlinkat(p->leases, name, 0);
-    }
+    if (p->journal >= 0) /* and held, so that the name is this one's */
+        kept_journal_forget(p->leases, p->kept.run_id, p->journal);
+    br_close(&p->journal);
     if (p->applied && kept_purge(s, p->kept.run_id, &err) < 0)
         br_log(BR_LOG_WARN, "%s", err.text);
-    br_close(&p->journal);
     br_close(&p->base);
     br_close(&p->mount);
     br_close(&p->leases);

@@ -415,6 +415,65 @@ static void test_asked(void **state)
     e2e_close(&t);
 }
 
+/* Somebody looks at the same run while one is asked about it: refused, and the journal of the one
+ * that is asked stays the one that is found later. */
+static void test_looked_at(void **state)
+{
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    char id[64], bridle[512], action[4096], line[512];
+    if (!root_only())
+        skip();
+    lease_open(&t);
+    lease_sh(&t, 0, "echo x > x");
+    lease_kept(&t, id);
+    snprintf(bridle, sizeof(bridle), "%s/bridle", e2e_bin());
+    snprintf(action, sizeof(action),
+             "run:cd '%s'; export BRIDLE_STATE_DIR=$PWD/state; j=state/leases/run-%s.journal; ls "
+             "-i $j > before; for a in --dry-run --yes --recover; do '%s' promote $a last > said$a "
+             "2>&1; echo $? >> said$a; done; '%s' state purge %s > saidpurge 2>&1; ls -i $j > "
+             "after; true",
+             t.dir, id, bridle, bridle, id);
+    e2e_run(&t, &r, "../tests/ptydrive", "-t", "60", "-e", "Allow it this once?", action, "-e", "",
+            "send:y", "--", bridle, "promote", "last", NULL);
+    e2e_expect(&r, 0, "promoted");
+    e2e_result_free(&r);
+    sh(&t, "set -e; cmp before after; test -s before; for a in --dry-run --yes --recover; do grep "
+           "-q \"is in use\" said$a; tail -n 1 said$a | grep -qx 1; done; grep -q \"is in use\" "
+           "saidpurge");
+    e2e_expect_file(&t, "workspace/x", "x\n");
+    snprintf(line, sizeof(line), "test ! -e state/leases/run-%s.journal", id);
+    sh(&t, line);
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
+/* What was replaced is in a stage that no journal knows of. */
+static void test_orphan(void **state)
+{
+    (void)state;
+    struct e2e t;
+    char id[64], line[512];
+    if (!root_only())
+        skip();
+    lease_open(&t);
+    lease_sh(&t, 0, "echo x > x");
+    lease_kept(&t, id);
+    snprintf(line, sizeof(line),
+             "mkdir workspace/.bridle-promote-%s; echo only > workspace/.bridle-promote-%s/1", id,
+             id);
+    sh(&t, line);
+    lease_bridle(&t, 8, "may hold the only copies", "promote", "--yes", "last", NULL);
+    snprintf(line, sizeof(line), "grep -q only workspace/.bridle-promote-%s/1", id);
+    sh(&t, line);
+    e2e_expect_file(&t, "workspace/x", NULL);
+    sh(&t, "rm -r workspace/.bridle-promote-*");
+    lease_bridle(&t, 0, "promoted", "promote", "--yes", "last", NULL);
+    e2e_expect_clean(&t);
+    e2e_close(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -422,7 +481,8 @@ int main(void)
         cmocka_unit_test(test_conflicts),   cmocka_unit_test(test_identity),
         cmocka_unit_test(test_hostile),     cmocka_unit_test(test_two),
         cmocka_unit_test(test_interrupted), cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_asked),
+        cmocka_unit_test(test_asked),       cmocka_unit_test(test_looked_at),
+        cmocka_unit_test(test_orphan),
     };
     e2e_isolate();
     return cmocka_run_group_tests(tests, NULL, NULL);
