@@ -44,6 +44,14 @@ static bool is_below(const char *path, const char *top)
     return n > 0 && strncmp(path, top, n) == 0 && (path[n] == 0 || path[n] == '/');
 }
 
+static bool is_skipped(const struct br_promotion *p, const char *path)
+{
+    for (unsigned i = 0; i < p->nskip; i++)
+        if (is_below(path, p->skip[i]))
+            return true;
+    return false;
+}
+
 static struct br_change *add(struct br_promotion *p, const char *path, char kind,
                              struct br_err *err)
 {
@@ -151,14 +159,67 @@ static void judge_new(const struct br_promotion *p, struct br_change *c, const s
     }
 }
 
-static void judge(const struct br_promotion *p, struct br_change *c)
+/* ---- repositories that are not named like one ---- */
+
+/* Will the directory have this afterwards? What the run has removed counts as well. */
+static bool will_have(const struct br_promotion *p, const char *dir, const char *name)
 {
-    c->surface |= br_surface_of_path(c->path);
+    char path[BR_PATH_MAX + 16];
+    struct stat st;
+    snprintf(path, sizeof(path), "%s%s%s", dir, *dir ? "/" : "", name);
+    return promote_stat(p->workspace, path, &st) == 0 ||
+           (!is_skipped(p, path) && promote_stat(p->lease, path, &st) == 0);
+}
+
+/* What git takes for a repository, wherever it is: these three, or a HEAD and where the other two
+ * are. Of what kind they are does not matter, since links lead anywhere. */
+static bool is_repository(const struct br_promotion *p, const char *dir)
+{
+    return will_have(p, dir, "HEAD") &&
+           (will_have(p, dir, "commondir") ||
+            (will_have(p, dir, "objects") && will_have(p, dir, "refs")));
+}
+
+/* Is it in such a directory, or one itself? `last` is the directory that was asked about before,
+ * since the changes come in the order of their paths. */
+struct last_dir {
+    char path[BR_PATH_MAX];
+    bool known, in;
+};
+
+static bool in_repository(const struct br_promotion *p, const struct br_change *c,
+                          struct last_dir *last)
+{
+    char dir[BR_PATH_MAX];
+    snprintf(dir, sizeof(dir), "%s", c->path);
+    char *slash = strrchr(dir, '/');
+    *(slash ? slash : dir) = 0;
+    if (!last->known || strcmp(last->path, dir) != 0) {
+        snprintf(last->path, sizeof(last->path), "%s", dir);
+        last->known = true;
+        last->in = is_repository(p, "");
+        for (size_t i = 0; *dir && !last->in; i++) {
+            i += strcspn(dir + i, "/");
+            char was = dir[i];
+            dir[i] = 0;
+            last->in = is_repository(p, dir);
+            dir[i] = was;
+            if (!was)
+                break;
+        }
+    }
+    return last->in || ((c->old_type == 'd' || c->new_type == 'd') && is_repository(p, c->path));
+}
+
+static void judge(const struct br_promotion *p, struct br_change *c, struct last_dir *last)
+{
+    bool repository = in_repository(p, c, last);
+    c->surface |= br_surface_of_path(c->path) | (repository ? BR_SURFACE_GIT_CONFIG : 0);
     if (odd_name(c->path)) {
         c->surface |= BR_SURFACE_NAME;
         blame(c, BR_CHANGE_REFUSED, "a name with control characters is never promoted");
     }
-    if (br_surface_is_git(c->path) && !p->with_git)
+    if ((repository || br_surface_is_git(c->path)) && !p->with_git)
         blame(c, BR_CHANGE_REFUSED, "a repository's own files are promoted with --git only");
     if (strncmp(c->path, BR_PROMOTE_STAGE, strlen(BR_PROMOTE_STAGE)) == 0)
         blame(c, BR_CHANGE_REFUSED, "this name is where promotions are prepared");
@@ -310,14 +371,6 @@ static int descend(struct walk *w, int dir, const char *name)
     return 0;
 }
 
-static bool is_skipped(const struct br_promotion *p, const char *path)
-{
-    for (unsigned i = 0; i < p->nskip; i++)
-        if (is_below(path, p->skip[i]))
-            return true;
-    return false;
-}
-
 static int visit(struct walk *w, int dir, const char *name)
 {
     struct stat st;
@@ -439,6 +492,7 @@ static void leave_out_skipped(struct br_promotion *p)
 
 int br_promotion_plan(struct br_promotion *p, struct br_err *err)
 {
+    struct last_dir last = {.known = false};
     struct walk *w = calloc(1, sizeof(*w));
     if (!w)
         return br_err_set(err, BR_E_NOMEM, "no memory to compare workspaces");
@@ -458,7 +512,7 @@ int br_promotion_plan(struct br_promotion *p, struct br_err *err)
     if (p->nchanges)
         qsort(p->changes, p->nchanges, sizeof(*p->changes), by_path);
     for (size_t i = 0; i < p->nchanges; i++) {
-        judge(p, &p->changes[i]);
+        judge(p, &p->changes[i], &last);
         p->conflicts += p->changes[i].state == BR_CHANGE_CONFLICT;
         p->refused += p->changes[i].state == BR_CHANGE_REFUSED;
     }

@@ -74,6 +74,7 @@ static const struct name names[] = {
     {".dir-locals.el", BR_SURFACE_EDITOR},
     {".dir-locals-2.el", BR_SURFACE_EDITOR},
     {".project", BR_SURFACE_EDITOR},
+    {".gdbinit", BR_SURFACE_EDITOR},
     {".envrc", BR_SURFACE_ENVRC},
     {".env", BR_SURFACE_ENVRC},
     {".tool-versions", BR_SURFACE_ENVRC},
@@ -94,6 +95,7 @@ static const struct name names[] = {
     {"pnpm-lock.yaml", BR_SURFACE_SCRIPTS},
     {"yarn.lock", BR_SURFACE_SCRIPTS},
     {"deno.json", BR_SURFACE_SCRIPTS},
+    {"bunfig.toml", BR_SURFACE_SCRIPTS},
     {"Makefile", BR_SURFACE_SCRIPTS},
     {"GNUmakefile", BR_SURFACE_SCRIPTS},
     {"CMakeLists.txt", BR_SURFACE_SCRIPTS},
@@ -104,6 +106,7 @@ static const struct name names[] = {
     {"SConstruct", BR_SURFACE_SCRIPTS},
     {"BUILD", BR_SURFACE_SCRIPTS},
     {"WORKSPACE", BR_SURFACE_SCRIPTS},
+    {".bazelrc", BR_SURFACE_SCRIPTS},
     {"justfile", BR_SURFACE_SCRIPTS},
     {".justfile", BR_SURFACE_SCRIPTS},
     {"Taskfile.yml", BR_SURFACE_SCRIPTS},
@@ -163,6 +166,8 @@ static const struct name names[] = {
     {".mcp.json", BR_SURFACE_AGENT},
     {"mcp.json", BR_SURFACE_AGENT},
     {".windsurfrules", BR_SURFACE_AGENT},
+    {"bridle.lua", BR_SURFACE_AGENT},
+    {"policy.lua", BR_SURFACE_AGENT},
 };
 
 /* The last part ends like this. */

@@ -164,6 +164,27 @@ static void test_surface(void **state)
          BR_CHANGE_REFUSED},
         {"mkdir -p bare.git; echo > bare.git/config", "bare.git/config", BR_SURFACE_GIT_CONFIG,
          BR_CHANGE_REFUSED},
+        /* one that is not named like one, and what is none */
+        {"mkdir -p s/t/objects s/t/refs; echo > s/t/HEAD; echo > s/t/config", "s/t/config",
+         BR_SURFACE_GIT_CONFIG, BR_CHANGE_REFUSED},
+        {"mkdir -p s/t/objects s/t/refs s/t/x; echo > s/t/HEAD; echo > s/t/x/y", "s/t/x/y",
+         BR_SURFACE_GIT_CONFIG, BR_CHANGE_REFUSED},
+        {"mkdir -p s/t/objects s/t/refs; echo > s/t/HEAD", "s/t", BR_SURFACE_GIT_CONFIG,
+         BR_CHANGE_REFUSED},
+        {"mkdir -p s/t/objects s/t/refs; echo > s/t/HEAD; echo > s/u", "s/u", 0, BR_CHANGE_OK},
+        {"mkdir -p s/t/objects; ln -s objects s/t/refs; echo > s/t/HEAD; echo > s/t/config",
+         "s/t/config", BR_SURFACE_GIT_CONFIG, BR_CHANGE_REFUSED},
+        {"mkdir -p s/t; echo > s/t/commondir; echo > s/t/HEAD; echo > s/t/config", "s/t/config",
+         BR_SURFACE_GIT_CONFIG, BR_CHANGE_REFUSED},
+        {"mkdir objects refs; echo > HEAD; echo > plain.c", "plain.c", BR_SURFACE_GIT_CONFIG,
+         BR_CHANGE_REFUSED},
+        {"mkdir -p s/t/objects s/t/refs; echo > s/t/config", "s/t/config", 0, BR_CHANGE_OK},
+        {"mkdir -p s/t/objects; echo > s/t/HEAD; echo > s/t/config", "s/t/config", 0, BR_CHANGE_OK},
+        {"echo > .gdbinit", ".gdbinit", BR_SURFACE_EDITOR, BR_CHANGE_OK},
+        {"echo > .bazelrc", ".bazelrc", BR_SURFACE_SCRIPTS, BR_CHANGE_OK},
+        {"echo > bunfig.toml", "bunfig.toml", BR_SURFACE_SCRIPTS, BR_CHANGE_OK},
+        {"echo > bridle.lua", "bridle.lua", BR_SURFACE_AGENT, BR_CHANGE_OK},
+        {"echo > src/policy.lua", "src/policy.lua", BR_SURFACE_AGENT, BR_CHANGE_OK},
         {"echo > .gitattributes", ".gitattributes", BR_SURFACE_GIT_ATTRIBUTES, BR_CHANGE_OK},
         {"echo > .gitignore", ".gitignore", 0, BR_CHANGE_OK},
         {"echo > .gitmodules", ".gitmodules", BR_SURFACE_SUBMODULES, BR_CHANGE_OK},
@@ -282,6 +303,36 @@ static void test_git_and_skip(void **state)
     rig_close(&r);
 }
 
+/* A repository that people have, and one that is none without what is left out. */
+static void test_repositories(void **state)
+{
+    (void)state;
+    static const char *const skip[] = {"t/HEAD"};
+    struct rig r;
+    struct br_err err = {.code = BR_OK};
+    rig_open(&r);
+    rig_sh(&r, "workspace", "mkdir -p p/objects p/refs; echo > p/HEAD; echo > p/config");
+    rig_copy(&r);
+    rig_sh(&r, "lease",
+           "echo x > p/config; rm -r p/HEAD p/refs; mkdir -p t/objects t/refs; echo > t/HEAD; "
+           "echo > t/config");
+    assert_int_equal(rig_plan(&r, &err), 0);
+    expect(&r, "p/config", '~', BR_CHANGE_REFUSED);
+    expect(&r, "t/config", '+', BR_CHANGE_REFUSED);
+    r.p.skip = skip;
+    r.p.nskip = 1;
+    assert_int_equal(rig_plan(&r, &err), 0);
+    expect(&r, "p/config", '~', BR_CHANGE_REFUSED);
+    expect(&r, "t/config", '+', BR_CHANGE_OK);
+    r.p.with_git = true;
+    r.p.nskip = 0;
+    assert_int_equal(rig_plan(&r, &err), 0);
+    assert_int_equal(r.p.refused, 0);
+    expect(&r, "t/config", '+', BR_CHANGE_OK);
+    assert_true(rig_change(&r, "t/config")->surface & BR_SURFACE_GIT_CONFIG);
+    rig_close(&r);
+}
+
 static void test_damaged_base(void **state)
 {
     (void)state;
@@ -385,6 +436,7 @@ int main(void)
         cmocka_unit_test(test_surface_root), cmocka_unit_test(test_git_and_skip),
         cmocka_unit_test(test_damaged_base), cmocka_unit_test(test_deep),
         cmocka_unit_test(test_diff),         cmocka_unit_test(test_diff_of_changes),
+        cmocka_unit_test(test_repositories),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
