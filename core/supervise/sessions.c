@@ -119,24 +119,49 @@ static int compare(const char *id, const char *text, const struct session_identi
     return 0;
 }
 
+static int no_session(const char *id, struct br_err *err)
+{
+    return br_err_set(err, BR_E_NOT_FOUND,
+                      "there is no session '%.64s'; nothing was started. 'bridle state list' "
+                      "lists them",
+                      id);
+}
+
+static bool has_record(int dir, const char *id)
+{
+    return dir >= 0 && record_name_ok(id) && faccessat(dir, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* The lock of a session that there is. Where there is none, no lock is left either. */
+static int lock_existing(int dir, const char *id, struct br_err *err)
+{
+    if (!has_record(dir, id))
+        return no_session(id, err);
+    BR_CLEANUP_FD int fd = lock(dir, id, err);
+    if (fd < 0)
+        return fd;
+    if (!has_record(dir, id)) { /* it went in between, and its lock with it */
+        unlock_new(dir, id, &fd);
+        return no_session(id, err);
+    }
+    return br_steal_fd(&fd);
+}
+
 int session_resume(int state_fd, const char *id, const struct session_identity *is, int *fd,
                    struct br_err *err)
 {
     struct br_buf text = BR_BUF_INIT(0);
     BR_CLEANUP_FD int dir = record_dir(state_fd, SESSIONS_DIR, false);
-    *fd = -1;
-    int r = dir < 0 ? -BR_E_NOT_FOUND : record_read(dir, id, &text, err);
-    if (r == -BR_E_NOT_FOUND)
-        return br_err_set(err, BR_E_NOT_FOUND,
-                          "there is no session '%.64s'; nothing was started. 'bridle state list' "
-                          "lists them",
-                          id);
+    *fd = lock_existing(dir, id, err);
+    if (*fd < 0)
+        return *fd;
+    int r = record_read(dir, id, &text, err);
     if (r == 0)
         r = compare(id, br_buf_cstr(&text), is, err);
-    if (r == 0)
-        r = *fd = lock(dir, id, err);
     br_buf_free(&text);
-    return r < 0 ? r : 0;
+    if (r < 0)
+        br_close(fd);
+    return r;
 }
 
 int session_touch(int state_fd, const char *id, struct br_err *err)
@@ -179,13 +204,24 @@ static void put_model_policy(const struct supervisor *s, char *dst, size_t cap)
     harness_lease(s, &l);
     int n = snprintf(dst, cap,
                      "routes=%u answers=%u requests=%u request-bytes=%llu response-bytes=%llu "
-                     "tokens=%llu answer-tokens=%u in-flight=%u at=%s tools=%s",
+                     "tokens=%llu answer-tokens=%u in-flight=%u seconds=%u tools=%s",
                      l.routes, l.answers, l.max_requests, (unsigned long long)l.max_request_bytes,
                      (unsigned long long)l.max_response_bytes, (unsigned long long)l.max_tokens,
-                     l.max_answer_tokens, l.max_in_flight, s->provider.base_url,
+                     l.max_answer_tokens, l.max_in_flight, l.seconds == UINT32_MAX ? 0 : l.seconds,
                      l.any_tools ? "*" : "");
     for (uint32_t i = 0; i < l.ntools && n > 0 && (size_t)n < cap; i++)
         n += snprintf(dst + n, cap - (size_t)n, "%s%s", i ? "," : "", l.tools[i]);
+}
+
+/* Where the model is, and as whom it is asked: names of keys and files, never what is in them. */
+static void put_provider(const struct provider *p, struct session_identity *is)
+{
+    snprintf(is->provider_url, sizeof(is->provider_url), "%s", p->base_url);
+    snprintf(is->provider_key, sizeof(is->provider_key), "%u %s", (unsigned)p->key_from,
+             p->key_name);
+    snprintf(is->provider_auth, sizeof(is->provider_auth), "%u", (unsigned)p->auth);
+    snprintf(is->provider_proxy, sizeof(is->provider_proxy), "%s", p->proxy);
+    snprintf(is->provider_ca, sizeof(is->provider_ca), "%s", p->ca_file);
 }
 
 static int identify(const struct supervisor *s, const struct br_plan *plan,
@@ -211,6 +247,7 @@ static int identify(const struct supervisor *s, const struct br_plan *plan,
              s->req.pin.sha256[0] ? s->req.pin.sha256 : "built-in");
     snprintf(is->model, sizeof(is->model), "%s", s->provider.model);
     put_model_policy(s, is->model_policy, sizeof(is->model_policy));
+    put_provider(&s->provider, is);
     snprintf(is->owner, sizeof(is->owner), "%u", (unsigned)geteuid());
     return 0;
 }
@@ -246,7 +283,8 @@ int session_open(struct supervisor *s, struct br_plan *plan, struct br_err *err)
                            h->terms.keep_seconds ? h->terms.keep_seconds : SESSION_SECONDS,
                            &s->session_lock, err);
     if (r == 0 && h->resume && !has_state(s, id)) {
-        br_close(&s->session_lock);
+        BR_CLEANUP_FD int dir = record_dir(s->state_fd, SESSIONS_DIR, false);
+        unlock_new(dir, id, &s->session_lock);
         r = br_err_set(err, BR_E_NOT_FOUND,
                        "the state of the session '%s' is not there any more; nothing was started. "
                        "Begin a new session",
@@ -305,16 +343,28 @@ int session_row(int dir, int leases, const char *id, const char *text, struct br
     return 0;
 }
 
-int session_purge(struct supervisor *s, const char *id, struct br_err *err)
+static bool is_over(int dir, const char *id)
+{
+    struct br_buf text;
+    struct br_state_row w;
+    bool over = record_read(dir, id, &text, NULL) == 0 &&
+                session_row(dir, -1, id, br_buf_cstr(&text), &w) == 0 && w.expires < now_s();
+    br_buf_free(&text);
+    return over;
+}
+
+int session_purge(struct supervisor *s, const char *id, bool expired, struct br_err *err)
 {
     char image[96];
     BR_CLEANUP_FD int dir = record_dir(s->state_fd, SESSIONS_DIR, false);
     BR_CLEANUP_FD int leases = kept_leases(s);
-    if (dir < 0 || !record_name_ok(id) || faccessat(dir, id, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+    BR_CLEANUP_FD int held = lock_existing(dir, id, err);
+    if (held == -BR_E_NOT_FOUND)
         return br_err_set(err, BR_E_NOT_FOUND, "there is no session '%.64s'", id);
-    BR_CLEANUP_FD int held = lock(dir, id, err);
     if (held < 0)
         return held;
+    if (expired && !is_over(dir, id)) /* somebody went on with it in between */
+        return 0;
     image_name(id, image);
     BR_CLEANUP_FD int fd =
         leases >= 0 ? br_open_beneath(leases, image, O_RDONLY | O_NONBLOCK, 0) : -1;
@@ -336,16 +386,9 @@ void sessions_sweep(struct supervisor *s)
     DIR *d = copy >= 0 ? fdopendir(copy) : NULL;
     if (!d)
         br_close(&copy);
-    for (struct dirent *e; d && (e = readdir(d));) {
-        struct br_buf text;
-        struct br_state_row w;
-        if (!record_name_ok(e->d_name))
-            continue;
-        if (record_read(dir, e->d_name, &text, NULL) == 0 &&
-            session_row(dir, -1, e->d_name, br_buf_cstr(&text), &w) == 0 && w.expires < now_s())
-            (void)session_purge(s, e->d_name, NULL); /* refused while it is in use */
-        br_buf_free(&text);
-    }
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (record_name_ok(e->d_name) && is_over(dir, e->d_name)) /* or it is not worth a lock */
+            (void)session_purge(s, e->d_name, true, NULL);        /* refused while it is in use */
     if (d)
         closedir(d);
 }

@@ -21,6 +21,11 @@
     X(policy, "policy")                                                                            \
     X(model, "model")                                                                              \
     X(model_policy, "model-policy")                                                                \
+    X(provider_url, "provider-url")                                                                \
+    X(provider_key, "provider-key")                                                                \
+    X(provider_auth, "provider-auth")                                                              \
+    X(provider_proxy, "provider-proxy")                                                            \
+    X(provider_ca, "provider-ca")                                                                  \
     X(owner, "owner")
 
 #define SESSION_VALUE_MAX BR_PATH_MAX
@@ -36,8 +41,9 @@ void session_id_make(char id[BR_ID_MAX]);
 int session_create(int state_fd, const char *id, const struct session_identity *is,
                    uint64_t keep_seconds, int *fd, struct br_err *err);
 /*
- * The same of one that exists: -BR_E_NOT_FOUND; -BR_E_IN_USE; -BR_E_DENIED naming the first field
- * that differs with both values, nothing was changed. *fd is the lock.
+ * The same of one that exists, locked before it is read: -BR_E_NOT_FOUND; -BR_E_IN_USE;
+ * -BR_E_DENIED naming the first field that differs with both values, nothing was changed. *fd is
+ * the lock.
  */
 int session_resume(int state_fd, const char *id, const struct session_identity *is, int *fd,
                    struct br_err *err);
@@ -55,8 +61,9 @@ void session_close(struct supervisor *s);
 
 /* For `bridle state`: 0 if the text is a record. */
 int session_row(int dir, int leases, const char *id, const char *text, struct br_state_row *w);
-/* Remove it with its state. -BR_E_IN_USE, -BR_E_NOT_FOUND. */
-int session_purge(struct supervisor *s, const char *id, struct br_err *err);
+/* Remove it with its state; if `expired`, only if its retention is over, as its record says while
+ * it is locked: 0 as well if it is not. -BR_E_IN_USE, -BR_E_NOT_FOUND. */
+int session_purge(struct supervisor *s, const char *id, bool expired, struct br_err *err);
 /* Remove those whose retention is over. */
 void sessions_sweep(struct supervisor *s);
 

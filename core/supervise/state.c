@@ -120,8 +120,9 @@ static int purge_one(struct supervisor *s, const struct br_state_row *w, void *c
                                             : false)
         return 0;
     p->found++;
-    int r =
-        w->kind == BR_STATE_SESSION ? session_purge(s, w->id, &why) : kept_purge(s, w->id, &why);
+    int r = w->kind == BR_STATE_SESSION
+                ? session_purge(s, w->id, p->what == BR_STATE_PURGE_EXPIRED, &why)
+                : kept_purge(s, w->id, &why);
     if (r == 0) {
         p->removed++;
         return send_row(s, w, err);

@@ -119,9 +119,12 @@ static void test_resumed(void **state)
 static void test_mismatch(void **state)
 {
     (void)state;
-    static const char *const fields[] = {
-        "adapter",   "revision",           "profile", "profile-version", "profile-text", "image",
-        "workspace", "workspace-identity", "policy",  "model",           "model-policy", "owner"};
+    static const char *const fields[] = {"adapter",         "revision",           "profile",
+                                         "profile-version", "profile-text",       "image",
+                                         "workspace",       "workspace-identity", "policy",
+                                         "model",           "model-policy",       "owner",
+                                         "provider-url",    "provider-key",       "provider-auth",
+                                         "provider-proxy",  "provider-ca"};
     struct e2e t;
     char id[64], line[256], said[256];
     if (!open_sessions(&t))
@@ -158,6 +161,8 @@ static void test_changed(void **state)
         bool activate;
     } rows[] = {
         {"cp bridle.lua b; sed -i \"s/keep = /lease = { tokens = 12345 }, keep = /\" bridle.lua",
+         "cp b bridle.lua", "its 'model-policy' was", false},
+        {"cp bridle.lua b; sed -i \"s/keep = /lease = { seconds = 50 }, keep = /\" bridle.lua",
          "cp b bridle.lua", "its 'model-policy' was", false},
         {"cp hosted.lua h; sed -i 's/pids = 64/pids = 65/' hosted.lua", "cp h hosted.lua",
          "its 'profile-text' was", true},
@@ -205,8 +210,18 @@ static void test_refused(void **state)
     int fd = open(path, O_RDWR | O_CLOEXEC);
     assert_true(fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0);
     expect_run(&t, 1, "is in use by another run", "--resume", id);
+    /* what it is, is read only by who has it */
+    sh(&t, "cp state/sessions/s-* record; sed -i 's/^model .*/model 7/' state/sessions/s-*");
+    expect_run(&t, 1, "is in use by another run", "--resume", id);
+    sh(&t, "cp record state/sessions/s-*");
     expect_bridle(&t, 1, "is in use", "state", "purge", id);
     close(fd);
+    /* what is not there, or has lost its state, leaves no lock */
+    expect_run(&t, 3, "there is no session 's-none'", "--resume", "s-none");
+    sh(&t, "test ! -e state/sessions/.s-none.lock; mkdir saved; mv state/leases/state-s-* saved");
+    expect_run(&t, 3, "is not there any more", "--resume", id);
+    sh(&t, "test -z \"$(ls -A state/sessions | grep lock)\"; mv saved/* state/leases");
+    expect_run(&t, 0, "run number 2", "--resume", id);
     /* without a disk nothing goes on, and what is new is not kept */
     e2e_write(&t, "hosted.lua", harness_profile);
     expect_bridle(&t, 0, NULL, "activate", "hosted.lua", NULL);
