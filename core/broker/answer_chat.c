@@ -202,37 +202,7 @@ static bool read_usage(struct br_scan *j, struct br_usage *u)
     static const struct br_scan_name names[] = {
         BR_NAME("prompt_tokens"), BR_NAME("completion_tokens"), BR_NAME("total_tokens")};
     static const struct br_scan_keys keys = {names, BR_ARRAY_LEN(names)};
-    static const char why[] = "has a usage that is not made of token counts";
-    struct br_scan_in in = {.seen = 0};
-    uint64_t v[3] = {0};
-    bool has[3] = {false}, null;
-    int id;
-    if (!br_scan_null(j, &null) || null)
-        return j->state == BR_SCAN_OK;
-    if (br_scan_peek(j) != '{')
-        return br_scan_refuse(j, why);
-    br_scan_open(j, '{');
-    while (br_scan_key(j, &in, &keys, &id, NULL)) {
-        if (id < 0 ? !br_scan_skip(j, NULL) : !br_scan_null(j, &null))
-            return false;
-        if (id < 0 || null)
-            continue;
-        br_scan_peek(j);
-        const char *from = j->p;
-        if (!br_scan_count(j, &v[id], why))
-            return false;
-        has[id] = true;
-        if (id == 2)
-            u->total_at = (struct br_slice){.p = from, .n = (size_t)(j->p - from)};
-    }
-    u->known = true;
-    u->prompt = v[0];
-    u->completion = v[1];
-    u->total = v[2];
-    u->has_prompt = has[0];
-    u->has_completion = has[1];
-    u->has_total = has[2];
-    return j->state == BR_SCAN_OK;
+    return br_usage_read(j, &keys, u);
 }
 
 static bool read_choice(struct br_scan *j, struct br_chat_read *r, struct br_usage *usage,

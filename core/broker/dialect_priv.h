@@ -172,6 +172,9 @@ int br_said_error(const struct br_said *said, struct br_err *err);
 /* The body of an error that a provider answered with, as it is passed on. */
 void br_error_pass(uint32_t route, uint32_t status, const char *p, size_t n, struct br_buf *out);
 
+/* The usage of an event or answer: `keys` are the names of prompt, completion, total. A null says
+ * nothing. False as br_scan_*(). */
+bool br_usage_read(struct br_scan *j, const struct br_scan_keys *keys, struct br_usage *u);
 /* The usage that was read, into the facts. */
 int br_usage_apply(struct br_answer *a, struct br_err *err);
 
