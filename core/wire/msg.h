@@ -221,7 +221,7 @@
                                                                                                    \
     /* ---- client (cli, later the gateway) <-> session ---- */                                    \
     /* client -> session: str permission_id, u8 allow (0 no, 1 once, 2 for the rest of the run),   \
-       str note */                                                                                 \
+       str note, str who answers ("": the operator at this terminal; of the gateway as br_who) */  \
     X(ANSWER, 0x0401)                                                                              \
     /* session -> client: u8 accepted, u32 code, str text */                                       \
     X(ANSWERED, 0x0402)                                                                            \
@@ -385,7 +385,65 @@
     X(POLICY_TAKE, 0x0901)                                                                         \
     /* what it has to take: struct br_policy_pin, str path, blob policy ("" for the built-in one); \
        CTL_ENDED instead if it may not begin */                                                    \
-    X(POLICY_TAKEN, 0x0902)
+    X(POLICY_TAKEN, 0x0902)                                                                        \
+                                                                                                   \
+    /* ---- the service: bridled <-> gateway, on fd 3 ---- */                                      \
+    /* bridled -> gateway, once: struct br_service (wire/service.h), [struct br_token]n, [str      \
+     * model]n, u8 fds (bits of enum br_gate_fd); fds: those */                                    \
+    X(GATE_START, 0x0a01)                                                                          \
+    /* bridled -> gateway, before GATE_START, one for each listener that is not TLS, in the order  \
+     * of br_service: u8 index; fd: it listens */                                                  \
+    X(GATE_LISTEN, 0x0a02)                                                                         \
+    /* bridled -> gateway: from now on. struct br_service (of which the listeners stay as they     \
+     * are), [struct br_token]n, [str model]n */                                                   \
+    X(GATE_RELOAD, 0x0a03)                                                                         \
+    /* bridled -> gateway: accept no connection, create no session; say when none runs any more,   \
+     * by leaving. u32 seconds after which those that run are canceled */                          \
+    X(GATE_DRAIN, 0x0a04)                                                                          \
+    /* gateway -> bridled: may a session be made? str workspace (as the client said), str task_id  \
+     * (""), str model (""), str who (see br_who). Answer: GATE_CHECKED */                         \
+    X(GATE_CHECK, 0x0a10)                                                                          \
+    /* bridled -> gateway: u32 code, str text, str session_id (the id of its run), str workspace   \
+     * (by real path), str model (as shown), u64 max tokens, u64 max tool calls (of its manifest;  \
+     * 0: the default). bridled knows the session until GATE_RUN has ended or GATE_FORGET */       \
+    X(GATE_CHECKED, 0x0a11)                                                                        \
+    /* gateway -> bridled: it will not run. str session_id */                                      \
+    X(GATE_FORGET, 0x0a12)                                                                         \
+    /* gateway -> bridled: run it. str session_id, u64 max tokens, u64 max tool calls (0: as the   \
+     * manifest says; never more than that), u8 resolver (somebody can answer), blob content.      \
+     * Answer: GATE_STARTED and later GATE_ENDED, or GATE_ENDED alone */                           \
+    X(GATE_RUN, 0x0a13)                                                                            \
+    /* bridled -> gateway: str session_id, str model label; fds: client end of session, of audit   \
+     * (as of CTL_STARTED) */                                                                      \
+    X(GATE_STARTED, 0x0a14)                                                                        \
+    /* bridled -> gateway: the sandbox is gone, the record closed. str session_id, u32 code, str   \
+     * text, u32 exit_code */                                                                      \
+    X(GATE_ENDED, 0x0a15)                                                                          \
+    /* gateway -> bridled: end it. str session_id, u8 how (0 cleanly, 1 at once) */                \
+    X(GATE_CANCEL, 0x0a16)                                                                         \
+    /* gateway -> bridled: read the store. str run_id ("" lists the runs, newest first), u64 row   \
+     * (events after this one), u32 limit (of a list), str before (a run id; ""), str words (that  \
+     * a listed run has in its goal, workspace, model, status or id; "": all). Answer:             \
+     * GATE_READING */                                                                             \
+    X(GATE_READ, 0x0a17)                                                                           \
+    /* bridled -> gateway: u32 code, str text; fd if the code is 0: client end of audit (RUN_ROW,  \
+     * EVENT, EVENTS_END) */                                                                       \
+    X(GATE_READING, 0x0a18)                                                                        \
+    /* tls -> gateway: a connection whose handshake is done. u8 index (of the listener), str       \
+     * address of the peer, str name in the client's certificate ("": it showed none); fd: its     \
+     * plain bytes, SOCK_STREAM */                                                                 \
+    X(TLS_CONN, 0x0a20)                                                                            \
+    /* bridled -> tls: blob certificate chain (PEM), blob private key (PEM), blob authorities of   \
+     * clients (PEM; "" none), u8 require a client's certificate, u32 handshake seconds, u32       \
+     * connections at most, [u8 index]n; fds: gateway, listeners in that order */                  \
+    X(TLS_START, 0x0a21)                                                                           \
+    /* bridled -> tls: from now on. The three blobs and the u8 of TLS_START */                     \
+    X(TLS_RELOAD, 0x0a22)                                                                          \
+    /* cli -> tls: speak to a server. str host (SNI, checked in its certificate), blob authorities \
+     * (PEM; "" the system's), blob certificate, blob key (PEM; "" none), u32 handshake seconds;   \
+     * fds: the connected TCP socket, plain end (SOCK_STREAM). Answer: ROLE_READY when the         \
+     * handshake is done, or has failed */                                                         \
+    X(TLS_CONNECT, 0x0a23)
 
 enum br_msg_type {
 #define BR_MSG_ENUM_(name, number) BR_MSG_##name = number,
@@ -420,6 +478,12 @@ enum br_policy_from {
 
 /* How a bundle became the one of a standing bridled. */
 enum br_policy_by { BR_POLICY_BY_START = 1, BR_POLICY_BY_SIGNAL = 2, BR_POLICY_BY_REQUEST = 3 };
+
+/* Descriptors of GATE_START, in this order. */
+enum br_gate_fd {
+    BR_GATE_FD_TLS = 1,    /* the channel of bridle-tls: TLS_CONN */
+    BR_GATE_FD_EXPORT = 2, /* a channel of bridle-egress for telemetry, as a broker's: PROV_* */
+};
 
 enum br_script_purpose {
     BR_SCRIPT_CONFIG = 1,
