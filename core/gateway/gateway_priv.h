@@ -212,11 +212,29 @@ int rpc_error(struct conn *c, const char *id, int code, const char *name, const 
 #define GW_COUNTERS(X)                                                                             \
     X(connections_accepted)                                                                        \
     X(connections_refused)                                                                         \
-    X(connections_open) X(messages_in) X(messages_out) X(bytes_in) X(bytes_out) X(protocol_errors) \
-        X(slow_clients) X(auth_refused) X(rate_limited) X(sessions_created) X(sessions_running)    \
-            X(sessions_completed) X(sessions_failed) X(sessions_canceled) X(events_out)            \
-                X(asks_open) X(asks_allowed) X(asks_denied) X(asks_expired) X(model_requests)      \
-                    X(tokens_prompt) X(tokens_completion) X(tool_calls)
+    X(connections_open)                                                                            \
+    X(messages_in)                                                                                 \
+    X(messages_out)                                                                                \
+    X(bytes_in)                                                                                    \
+    X(bytes_out)                                                                                   \
+    X(protocol_errors)                                                                             \
+    X(slow_clients)                                                                                \
+    X(auth_refused)                                                                                \
+    X(rate_limited)                                                                                \
+    X(sessions_created)                                                                            \
+    X(sessions_running)                                                                            \
+    X(sessions_completed)                                                                          \
+    X(sessions_failed)                                                                             \
+    X(sessions_canceled)                                                                           \
+    X(events_out)                                                                                  \
+    X(asks_open)                                                                                   \
+    X(asks_allowed)                                                                                \
+    X(asks_denied)                                                                                 \
+    X(asks_expired)                                                                                \
+    X(model_requests)                                                                              \
+    X(tokens_prompt)                                                                               \
+    X(tokens_completion)                                                                           \
+    X(tool_calls)
 struct gw_counters {
 #define GW_COUNTER_(name) uint64_t name;
     GW_COUNTERS(GW_COUNTER_)
