@@ -114,8 +114,9 @@ typedef void gw_answer_fn(void *ctx, int code, const struct br_err *why);
 /*
  * Ask bridled for a session of this owner; `done` is called once, later or before this returns,
  * with the session or a negative code (-BR_E_INVALID_WORKSPACE, -BR_E_INVALID_MANIFEST,
- * -BR_E_NOT_FOUND: invalid params; -BR_E_LIMIT_EXCEEDED). `owner` NULL in `done`'s place after
- * session_disown(): the session is forgotten.
+ * -BR_E_NOT_FOUND: invalid params; -BR_E_LIMIT_EXCEEDED: the service has too many). How many one
+ * connection may have is counted by its protocol. Once sessions_disown(owner) was called, `done` is
+ * not called any more, and the session is forgotten.
  */
 void session_create(struct gateway *g, struct conn *owner, const char *workspace,
                     const char *task_id, const char *model, gw_new_fn *done, void *ctx);
@@ -133,7 +134,7 @@ int session_run(struct gw_session *s, const char *content, size_t n, uint64_t ma
                 uint64_t max_calls, struct br_err *err);
 /* Every later event, in order, and the end. */
 void session_follow(struct gw_session *s, struct gw_sink *k);
-void session_unfollow(struct gw_sink *k);
+void session_unfollow(struct gw_sink *k); /* also from inside of its `event` and `ended` */
 /*
  * Answer a question. scope 0: deny; 1: once; 2: for the run. `done` once: 0, -BR_E_NOT_FOUND (no
  * such question of this session), -BR_E_IN_USE (it was answered, has expired or was canceled),
@@ -147,7 +148,8 @@ bool session_cancel(struct gw_session *s, const char *why);
 int session_detach(struct gw_session *s, struct br_err *err);
 /* A detached session becomes that of `c`: -BR_E_IN_USE if it has an owner. */
 int session_adopt(struct gw_session *s, struct conn *c, struct br_err *err);
-/* The connection has gone: its sessions that are not detached are canceled. */
+/* The connection has gone: its sessions that are not detached are canceled. Called by `closed` of
+ * its protocol, after its sinks were taken off. */
 void sessions_disown(struct gateway *g, struct conn *c);
 
 /* What changed in the list of live sessions, for those who watch it (bridle/session). */
