@@ -243,11 +243,34 @@ struct gw_counters {
 #undef GW_COUNTER_
 };
 
+/*
+ * poll.c: timers and channels, of which there may be thousands (br_loop has room for 32).
+ * A timer is embedded in its owner, zeroed before its first use, and fires once; setting it again
+ * moves it. Cancel it before its owner is freed.
+ */
+struct gw_timer {
+    void (*fn)(void *ctx);
+    void *ctx;
+    uint64_t due_us; /* 0: not set */
+    struct gw_timer *child_, *next_, *prev_;
+};
+void gw_timer_set(struct gateway *g, struct gw_timer *t, uint64_t after_us, void (*fn)(void *ctx),
+                  void *ctx);
+void gw_timer_cancel(struct gateway *g, struct gw_timer *t);
+/* As br_loop_watch_chan(), but `on_end` is required, and the channel is made non-blocking; pausing
+ * is gw_unwatch_chan(), and watching again goes on where it was. Unwatch before closing. 0, or a
+ * negative code. */
+int gw_watch_chan(struct gateway *g, struct br_chan *c, br_chan_end_fn *on_end, void *ctx);
+void gw_unwatch_chan(struct gateway *g, struct br_chan *c);
+
 /* main.c */
-struct br_loop *gw_loop(struct gateway *g);
 const struct br_service *gw_settings(const struct gateway *g);
 struct gw_counters *gw_counters(struct gateway *g);
-struct br_chan *gw_bridled(struct gateway *g); /* to send GATE_* on */
+/* Send to bridled without waiting: what its channel has no room for is kept and goes later, in
+ * order. Takes what is in `o` (which may be NULL) and leaves it empty. 0, or a negative code: it
+ * cannot be sent at all. */
+int gw_to_bridled(struct gateway *g, enum br_msg_type type, uint64_t id, struct br_out *o,
+                  struct br_err *err);
 bool gw_draining(const struct gateway *g);
 /* The models that a client may ask for; *n of them. */
 char *const *gw_models(const struct gateway *g, unsigned *n);
