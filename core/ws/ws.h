@@ -69,11 +69,12 @@ bool br_ws_reader_open(const struct br_ws_reader *r);
 /*
  * Take from *p, *n (which is unmasked in place) up to the end of the next message or control frame.
  * 1: *out is one; call again, there may be more. 0: all is taken, nothing is complete. Negative:
- * -BR_E_PEER_PROTOCOL or -BR_E_LIMIT_EXCEEDED, and *close_code is what to close with (1002, 1003 is
- * the caller's matter, 1007, 1009): reserved bits, unknown opcodes, lengths that are not in their
- * shortest form or have the highest bit, wrong masking, control frames that are fragmented or
- * longer than 125 bytes, continuations of nothing, a new message inside of another, close codes
- * that must not be sent. Invalid UTF-8 is found at the byte where it becomes invalid.
+ * -BR_E_PEER_PROTOCOL, -BR_E_LIMIT_EXCEEDED or -BR_E_NOMEM, and *close_code is what to close with
+ * (1002, 1007, 1009, 1011; 1003 is the caller's matter), err->text a reason that fits in there;
+ * after that nothing more is read. Refused are: reserved bits, unknown opcodes, lengths that are
+ * not in their shortest form or have the highest bit, wrong masking, control frames that are
+ * fragmented or longer than 125 bytes, continuations of nothing, a new message inside of another,
+ * close codes that must not be sent. Invalid UTF-8 is found at the byte where it becomes invalid.
  */
 int br_ws_read(struct br_ws_reader *r, const struct br_ws_limits *l, uint8_t **p, size_t *n,
                struct br_ws_message *out, unsigned *close_code, struct br_err *err);
@@ -102,6 +103,7 @@ struct br_http_text {
 struct br_http_head {
     /* a request */
     struct br_http_text method, path, query; /* the query without its '?' */
+    uint64_t content_length;                 /* 0 if it brings no body */
     /* a response */
     unsigned status;
     unsigned minor; /* of HTTP/1.x */
@@ -114,8 +116,9 @@ struct br_http_head {
  * Parse a head, its empty line included. The number of bytes of it, 0 if it is not complete yet (at
  * most BR_WS_HEAD_MAX bytes are looked at), or -BR_E_INVALID_FRAME (bare LF or CR, obsolete
  * folding, blanks before ':', control characters, no or several Host fields in a request, a target
- * that is no path, ...), -BR_E_LIMIT_EXCEEDED. *status is then what a server answers (400, 414,
- * 431, 505).
+ * that is no path, a body whose length is not told by one Content-Length, ...),
+ * -BR_E_LIMIT_EXCEEDED. What is wrong is found at the byte that makes it so, or when the head is
+ * complete. *status is then what a server answers (400, 414, 431, 501, 505).
  */
 int br_http_request(const char *p, size_t n, struct br_http_head *out, unsigned *status,
                     struct br_err *err);
