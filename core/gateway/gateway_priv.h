@@ -194,7 +194,7 @@ void replay_cancel(struct gw_replay **p); /* `done` is not called */
  * accepted. */
 struct rpc_message {
     enum { RPC_REQUEST, RPC_NOTIFICATION, RPC_RESPONSE } kind;
-    char method[128]; /* "" of a response */
+    char method[128]; /* "" of a response, and if it is longer than any that there is */
     char id[1600];    /* the id as JSON text, to be put back as it is; "null" if there is none */
     json_t *params;   /* owned; may be NULL */
     json_t *result;   /* owned; of a response; NULL if it is an error */
@@ -203,6 +203,8 @@ struct rpc_message {
 /* 0, or the JSON-RPC error code (-32700, -32600), with `m->id` what the error has as its id. */
 int rpc_read(const char *text, size_t n, bool strict, struct rpc_message *m, struct br_err *err);
 void rpc_free(struct rpc_message *m);
+/* A number without a fraction from -(2^53 - 1) to 2^53 - 1, however it is written. */
+bool rpc_safe_integer(const json_t *v, int64_t *out);
 /* {"jsonrpc":"2.0","id":ID,"result":RESULT}; `result` is JSON text. */
 int rpc_result(struct conn *c, const char *id, const char *result, size_t n);
 /* {"jsonrpc":"2.0","id":ID,"error":{"code":CODE,"message":TEXT,"data":{"code":NAME}}} */
