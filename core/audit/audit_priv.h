@@ -8,6 +8,7 @@
 #include "audit/events.h"
 #include "audit/redact.h"
 #include "audit/store.h"
+#include "wire/types.h"
 #include "wire/wire.h"
 
 /* Messages of the session that share one transaction. */
@@ -87,6 +88,7 @@ struct audit {
     bool with_egress, secret_known;
     char token[BR_NAME_MAX]; /* of a guest at its provider; until the redactor knows it */
     char wanted[BR_NAME_MAX + 1];
+    struct br_show show;
     struct recorder rec;
     struct text_stream streams[AUDIT_STREAMS_MAX];
     int text_timer;

@@ -126,6 +126,8 @@ FIELDS(bridle_asks) {
 FIELDS(bridle_grant) {
     ID("permissionId"), ID("callId"), ID("action"), SUBJECT, ENUM("scope", "run"),
     TEXT("environment", 64, 64), ID("ruleId"), ID("source"), END};
+FIELDS(bridle_answered) {
+    ID("permissionId"), ID("by"), ENUM("decision", "allow|deny"), ENUM("scope", "once|run"), END};
 FIELDS(bridle_launch) {
     ID("sandbox"), ID("image"), ENUM("network", "none|enabled"), COUNT("mounts"),
     OBJECT("receipt"), END};
@@ -213,6 +215,7 @@ static const struct event_type types[] = {
     {"bridle.ask", bridle_ask, false},
     {"bridle.asks", bridle_asks, false},
     {"bridle.grant", bridle_grant, false},
+    {"bridle.answered", bridle_answered, false},
     {"bridle.launch", bridle_launch, false},
     {"bridle.provider", bridle_provider, false},
     {"bridle.provider.refused", bridle_provider_refused, false},

@@ -92,6 +92,7 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     copy_cut(rd, a->goal, sizeof(a->goal));
     br_rd_str(rd, a->info.owner, sizeof(a->info.owner));
     br_rd_str(rd, a->token, sizeof(a->token));
+    br_show_get(rd, &a->show);
     a->dirfd = br_msg_take_fd(m);
     a->session.fd = flags & WITH_SESSION ? br_msg_take_fd(m) : -1;
     a->client.fd = flags & WITH_CLIENT ? br_msg_take_fd(m) : -1;
@@ -108,7 +109,7 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
 }
 
 static const struct br_msg_rule supervision_rules[] = {
-    {BR_MSG_AUDIT_START, BR_PERMIT | BR_ONCE, 34, BR_MSG_MAX, 1, 4, on_start},
+    {BR_MSG_AUDIT_START, BR_PERMIT | BR_ONCE, 58, BR_MSG_MAX, 1, 4, on_start},
     {BR_MSG_AUDIT_CLOSE, BR_ONCE, 25, BR_MSG_MAX, 0, 0, record_on_close},
 };
 

@@ -48,16 +48,18 @@ bool owner_alive(const char *owner)
     return seen == start;
 }
 
+static const char *status_of(const struct br_store_info *i)
+{
+    return i->status[0] ? i->status : owner_alive(i->owner) ? "running" : "interrupted";
+}
+
 static int send_info(struct audit *a, const struct br_store_info *i, struct br_err *err)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    const char *status = i->status[0]            ? i->status
-                         : owner_alive(i->owner) ? "running"
-                                                 : "interrupted";
     br_buf_put_str(&o.buf, i->run_id);
     br_buf_put_u64(&o.buf, i->started_us);
     br_buf_put_u64(&o.buf, i->ended_us);
-    br_buf_put_str(&o.buf, status);
+    br_buf_put_str(&o.buf, status_of(i));
     br_buf_put_str(&o.buf, i->model);
     br_buf_put_str(&o.buf, i->workspace);
     br_buf_put_str(&o.buf, i->goal);
@@ -65,9 +67,45 @@ static int send_info(struct audit *a, const struct br_store_info *i, struct br_e
     return feed_send(a, BR_MSG_RUN_ROW, &o, err);
 }
 
+/* The store knows of a run without an end only that it has none. */
+static bool has_words(const struct br_store_info *i, const struct br_store_words *w)
+{
+    const char *places[] = {i->run_id, i->goal, i->workspace, i->model, status_of(i)};
+    for (unsigned k = 0; k < w->n; k++) {
+        bool found = false;
+        for (size_t p = 0; p < BR_ARRAY_LEN(places) && !found; p++)
+            found = strcasestr(places[p], w->word[k]) != NULL;
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+/* Newest first, those that have the words, before a run, and no more than were asked for. */
+static int read_newest(struct audit *a, struct br_err *err)
+{
+    struct br_store_info info = {.id = INT64_MAX};
+    struct br_store_words words;
+    uint32_t left = a->show.limit ? a->show.limit : UINT32_MAX;
+    br_store_words(&words, a->show.words);
+    int r = a->show.before[0] ? br_store_find(a->rec.store, a->show.before, &info, err) : 0;
+    while (r >= 0 && left) {
+        r = br_store_earlier_run(a->rec.store, info.id, &words, &info, err);
+        if (r <= 0)
+            return r;
+        if (!info.status[0] && !has_words(&info, &words))
+            continue;
+        r = send_info(a, &info, err);
+        left--;
+    }
+    return r < 0 ? r : 0;
+}
+
 static int read_list(struct audit *a, struct br_err *err)
 {
     struct br_store_info info = {.id = 0};
+    if (a->show.limit || a->show.words[0])
+        return read_newest(a, err);
     for (;;) {
         int r = br_store_next_run(a->rec.store, info.id, false, &info, err);
         if (r <= 0)
@@ -99,7 +137,7 @@ static int read_one(struct audit *a, struct br_err *err)
     struct br_store_info info;
     struct br_store_run run;
     BR_CLEANUP_BUF struct br_buf body = BR_BUF_INIT(2 * BR_EVENT_MAX);
-    int r = br_store_find(a->rec.store, a->wanted, &info, err);
+    int r = br_store_find(a->rec.store, a->show.run_id, &info, err);
     if (r == 0)
         r = send_info(a, &info, err);
     if (r < 0)
@@ -110,6 +148,8 @@ static int read_one(struct audit *a, struct br_err *err)
         r = br_store_next_event(a->rec.store, &run, &body, err);
         if (r <= 0)
             return r < 0 ? r : read_linked(a, &info, err);
+        if (run.rows <= a->show.row) /* read all the same: its hash is in those behind it */
+            continue;
         BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
         br_buf_put_u64(&o.buf, run.rows);
         br_out_blob(&o, body.data, body.len);
@@ -123,7 +163,7 @@ int read_run(struct audit *a, struct br_err *err)
 {
     if (a->client.fd < 0)
         return br_err_set(err, BR_E_PEER_PROTOCOL, "nobody is there to read for");
-    int r = a->wanted[0] ? read_one(a, err) : read_list(a, err);
+    int r = a->show.run_id[0] ? read_one(a, err) : read_list(a, err);
     feed_end(a, r, r < 0 && err ? err->text : "");
     return r;
 }

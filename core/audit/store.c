@@ -14,6 +14,12 @@
     "r.model, r.workspace, r.goal, r.owner, (SELECT coalesce(max(row), 0) FROM events WHERE "      \
     "run = r.id) FROM runs r LEFT JOIN ends e ON e.run = r.id "
 
+/* One word of a listing, as a LIKE pattern; NULL: any run. */
+#define HAS(n)                                                                                     \
+    "(?" #n " IS NULL OR r.run_id LIKE ?" #n " ESCAPE '\\' OR r.goal LIKE ?" #n                    \
+    " ESCAPE '\\' OR r.workspace LIKE ?" #n " ESCAPE '\\' OR r.model LIKE ?" #n                    \
+    " ESCAPE '\\' OR coalesce(e.status, 'running interrupted') LIKE ?" #n " ESCAPE '\\')"
+
 static const char *const sql[STMT_COUNT] = {
     [STMT_BEGIN] = "BEGIN IMMEDIATE",
     [STMT_COMMIT] = "COMMIT",
@@ -29,6 +35,9 @@ static const char *const sql[STMT_COUNT] = {
     [STMT_LAST] = INFO_COLUMNS "ORDER BY r.id DESC LIMIT 1",
     [STMT_NEXT] = INFO_COLUMNS "WHERE r.id > ?1 ORDER BY r.id LIMIT 1",
     [STMT_NEXT_UNENDED] = INFO_COLUMNS "WHERE r.id > ?1 AND e.run IS NULL ORDER BY r.id LIMIT 1",
+    [STMT_EARLIER] = INFO_COLUMNS
+    "WHERE r.id < ?1 AND " HAS(2) " AND " HAS(3) " AND " HAS(4) " AND " HAS(5) " AND " HAS(
+        6) " AND " HAS(7) " AND " HAS(8) " AND " HAS(9) " ORDER BY r.id DESC LIMIT 1",
     [STMT_READ] = "SELECT body FROM events WHERE run = ?1 AND row = ?2",
     [STMT_READ_HASHED] = "SELECT body, hash FROM events WHERE run = ?1 AND row = ?2",
     [STMT_END] = "SELECT events, hash FROM ends WHERE run = ?1",
@@ -210,6 +219,52 @@ int br_store_next_run(struct br_store *s, int64_t after, bool unended, struct br
     if (!st)
         return store_error(s, err, "could not be read");
     sqlite3_bind_int64(st, 1, after);
+    int rc = sqlite3_step(st);
+    if (rc == SQLITE_ROW)
+        read_info(st, info);
+    int r = rc == SQLITE_ROW ? 1 : rc == SQLITE_DONE ? 0 : store_error(s, err, "could not be read");
+    sqlite3_reset(st);
+    return r;
+}
+
+void br_store_words(struct br_store_words *w, const char *text)
+{
+    static const char blanks[] = " \t\r\n";
+    w->n = 0;
+    for (text += strspn(text, blanks); *text; text += strspn(text, blanks)) {
+        size_t n = w->n == BR_STORE_WORDS_MAX - 1 ? strlen(text) : strcspn(text, blanks);
+        snprintf(w->word[w->n++], sizeof(w->word[0]), "%.*s", (int)n, text);
+        text += n;
+    }
+}
+
+/* %word%, with what LIKE gives a meaning to taken from it. */
+static void put_pattern(char dst[2 * BR_SHOW_WORDS_MAX + 2], const char *word)
+{
+    size_t n = 0;
+    dst[n++] = '%';
+    for (; *word; word++) {
+        if (*word == '%' || *word == '_' || *word == '\\')
+            dst[n++] = '\\';
+        dst[n++] = *word;
+    }
+    dst[n++] = '%';
+    dst[n] = 0;
+}
+
+int br_store_earlier_run(struct br_store *s, int64_t before, const struct br_store_words *words,
+                         struct br_store_info *info, struct br_err *err)
+{
+    char pattern[2 * BR_SHOW_WORDS_MAX + 2];
+    sqlite3_stmt *st = statement(s, STMT_EARLIER);
+    if (!st)
+        return store_error(s, err, "could not be read");
+    sqlite3_clear_bindings(st);
+    sqlite3_bind_int64(st, 1, before);
+    for (unsigned i = 0; i < words->n; i++) {
+        put_pattern(pattern, words->word[i]);
+        sqlite3_bind_text(st, 2 + (int)i, pattern, -1, SQLITE_TRANSIENT);
+    }
     int rc = sqlite3_step(st);
     if (rc == SQLITE_ROW)
         read_info(st, info);

@@ -72,6 +72,21 @@ int br_store_find(struct br_store *s, const char *name, struct br_store_info *in
  * without an end. 1 and `info`, or 0 if there is none. */
 int br_store_next_run(struct br_store *s, int64_t after, bool unended, struct br_store_info *info,
                       struct br_err *err);
+/* What a listing is narrowed by: the words of a text, parted by blanks; behind the last one that
+ * has room, the rest of the text counts as one word. */
+#define BR_STORE_WORDS_MAX 8u
+struct br_store_words {
+    unsigned n;
+    char word[BR_STORE_WORDS_MAX][BR_SHOW_WORDS_MAX];
+};
+void br_store_words(struct br_store_words *w, const char *text);
+/*
+ * The next run before `before` (an id), newest first, that has each of the words in its id, goal,
+ * workspace, model or status, whatever the case of ASCII letters. The status of one without an end
+ * is not known here: it counts as having all that it could be. 1 and `info`, or 0.
+ */
+int br_store_earlier_run(struct br_store *s, int64_t before, const struct br_store_words *words,
+                         struct br_store_info *info, struct br_err *err);
 /* Append the stored bytes of one event; -BR_E_NOT_FOUND if the run has no such row. */
 int br_store_read(struct br_store *s, int64_t run, uint64_t row, struct br_buf *body,
                   struct br_err *err);

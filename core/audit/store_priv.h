@@ -17,6 +17,7 @@ enum store_statement {
     STMT_LAST,
     STMT_NEXT,
     STMT_NEXT_UNENDED,
+    STMT_EARLIER,
     STMT_READ,
     STMT_READ_HASHED,
     STMT_END,

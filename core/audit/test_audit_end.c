@@ -321,6 +321,51 @@ static void killed_run(struct harness *h, const char *run, const char *owner)
     h_wait(h);
 }
 
+/* A listing as `show` says it; "live dead " of run_live and run_dead. */
+static void listed(struct harness *h, struct br_show show, const char *expected)
+{
+    char got[256] = "";
+    h->show = show;
+    h_start(h, H_READ, H_CLIENT, "", "");
+    assert_string_equal(h->m.text, "OK");
+    while (h_receive(h, &h->client) == 0 && h->m.type == BR_MSG_RUN_ROW)
+        snprintf(got + strlen(got), sizeof(got) - strlen(got), "%s ", h->m.text + 4);
+    assert_int_equal(h->m.type, BR_MSG_EVENTS_END);
+    assert_int_equal(h->m.code, 0);
+    assert_int_equal(h_wait(h), 0);
+    assert_string_equal(got, expected);
+    h->show = (struct br_show){.row = 0};
+}
+
+static void test_listing(void **state)
+{
+    struct harness *h = *state;
+    char mine[BR_STORE_OWNER_MAX];
+    h_owner(mine, getpid());
+    killed_run(h, "run_1", mine);
+    killed_run(h, "run_2", "nonsense");
+    killed_run(h, "run_3", mine);
+    listed(h, (struct br_show){.limit = 0}, "1 2 3 ");
+    listed(h, (struct br_show){.limit = 1}, "3 ");
+    listed(h, (struct br_show){.limit = 3}, "3 2 1 ");
+    listed(h, (struct br_show){.limit = 4}, "3 2 1 ");
+    listed(h, (struct br_show){.limit = 1, .before = "run_3"}, "2 ");
+    listed(h, (struct br_show){.limit = 9, .before = "run_1"}, "");
+    /* the status is that of now: one of them has nobody who writes it */
+    listed(h, (struct br_show){.limit = 1, .words = "running", .before = "run_3"}, "1 ");
+    listed(h, (struct br_show){.limit = 9, .words = "interrupted"}, "2 ");
+    listed(h, (struct br_show){.words = "RUN_"}, "3 2 1 ");
+    /* and the events of one, from somewhere on */
+    h->show = (struct br_show){.row = 3};
+    h_start(h, H_READ, H_CLIENT, "run_1", "");
+    h_expect(h, &h->client, BR_MSG_RUN_ROW);
+    h_expect(h, &h->client, BR_MSG_EVENT);
+    assert_int_equal(h->m.row, 4);
+    h_expect(h, &h->client, BR_MSG_EVENTS_END);
+    assert_int_equal(h->m.code, 0);
+    assert_int_equal(h_wait(h), 0);
+}
+
 static void test_recover(void **state)
 {
     struct harness *h = *state;
@@ -468,6 +513,7 @@ int main(void)
         T(test_client_that_never_reads_does_not_stop_the_end),
         T(test_client_that_goes_away),
         T(test_kill_in_the_middle),
+        T(test_listing),
         T(test_recover),
         T(test_read),
         T(test_full_disk),

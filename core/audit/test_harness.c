@@ -177,6 +177,10 @@ void h_start(struct harness *h, int mode, unsigned flags, const char *run_id, co
     br_buf_put_str(&o.buf, h->goal ? h->goal : "mend the test; password=hunter2-goal");
     br_buf_put_str(&o.buf, owner);
     br_buf_put_str(&o.buf, h->token ? h->token : "");
+    struct br_show show = h->show;
+    if (mode == 1)
+        snprintf(show.run_id, sizeof(show.run_id), "%s", run_id);
+    br_show_put(&o.buf, &show);
     br_out_fd(&o, open(h->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), true);
     if (flags & H_SESSION)
         br_out_fd(&o, make_pair(h, &h->session, "audit"), true);

@@ -37,6 +37,7 @@ struct harness {
     struct h_message m;
     uint64_t next_id;
     const char *goal, *workspace, *model; /* of AUDIT_START; NULL: something harmless */
+    struct br_show show;                  /* of mode read, beside the run id */
     const char *token;                    /* likewise; NULL: none */
     uid_t uid;                            /* who runs it; 0: the caller */
     rlim_t fsize;                         /* RLIMIT_FSIZE of the program; 0: none */

@@ -518,6 +518,64 @@ static void test_find(void **state)
     br_store_close(&s);
 }
 
+/* Runs of these words, newest first, as "run_c run_a ". */
+static void listed(struct br_store *s, const char *text, const char *expected)
+{
+    char got[256] = "";
+    struct br_store_words words;
+    struct br_store_info info = {.id = INT64_MAX};
+    br_store_words(&words, text);
+    while (br_store_earlier_run(s, info.id, &words, &info, NULL) == 1)
+        snprintf(got + strlen(got), sizeof(got) - strlen(got), "%s ", info.run_id);
+    assert_string_equal(got, expected);
+}
+
+static void run_about(struct br_store *s, const char *id, const char *goal, const char *workspace,
+                      const char *status)
+{
+    struct br_store_info info = {.started_us = 5, .model = "open/m1"};
+    struct br_store_run run;
+    snprintf(info.run_id, sizeof(info.run_id), "%s", id);
+    snprintf(info.goal, sizeof(info.goal), "%s", goal);
+    snprintf(info.workspace, sizeof(info.workspace), "%s", workspace);
+    assert_int_equal(br_store_begin(s, NULL), 0);
+    assert_int_equal(br_store_add_run(s, &info, &run, NULL), 0);
+    if (status)
+        assert_int_equal(br_store_add_end(s, &run, 6, status, NULL), 0);
+    assert_int_equal(br_store_commit(s, NULL), 0);
+}
+
+/* Words are words: nothing that SQL or LIKE gives a meaning to has one. */
+static void test_words(void **state)
+{
+    struct place *p = *state;
+    struct br_store *s = opened(p->fd);
+    run_about(s, "run_a", "mend 100% of it", "/srv/one", "completed");
+    run_about(s, "run_b", "mend 100 of_it", "/srv/two", "failed");
+    run_about(s, "run_c", "O'Brien \\ \"x\"", "/srv/two", NULL);
+    listed(s, "", "run_c run_b run_a ");
+    listed(s, " \t ", "run_c run_b run_a ");
+    listed(s, "mend", "run_b run_a ");
+    listed(s, "MEND two", "run_b ");
+    listed(s, "two mend", "run_b ");
+    listed(s, "100%", "run_a ");
+    listed(s, "of_it", "run_b ");
+    listed(s, "%", "run_a ");
+    listed(s, "_", "run_c run_b run_a "); /* each id has one */
+    listed(s, "o'brien", "run_c ");
+    listed(s, "\\", "run_c ");
+    listed(s, "' OR 1=1 --", "");
+    listed(s, "running", "run_c "); /* as far as the store knows */
+    listed(s, "failed", "run_b ");
+    listed(s, "run_a", "run_a ");
+    listed(s, "open/m1 srv", "run_c run_b run_a ");
+    listed(s, "m e n d 1 0 0", "run_b run_a ");
+    listed(s, "m e n d 1 0 0 %", "run_a ");       /* eight of them, */
+    listed(s, "m e n d 1 0 0 100% of", "run_a "); /* and what is behind is one word */
+    listed(s, "m e n d 1 0 0 of 100%", "");
+    br_store_close(&s);
+}
+
 static void test_two_writers(void **state)
 {
     struct place *p = *state;
@@ -563,6 +621,7 @@ int main(void)
         T(test_read_only_directory),
         T(test_full_disk),
         T(test_find),
+        T(test_words),
         T(test_two_writers),
     };
     return cmocka_run_group_tests_name("store", tests, NULL, NULL);

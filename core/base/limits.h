@@ -61,6 +61,9 @@
 /* allowed_paths of one manifest: each becomes a mount */
 #define BR_ALLOWED_PATHS_MAX 64u
 
+/* Words that a listing of runs is narrowed by, with their NUL. */
+#define BR_SHOW_WORDS_MAX 257u
+
 /* A JSON Schema of 'bridle observe': it is told to the model, with the instructions. */
 #define BR_SCHEMA_MAX (32u * 1024)
 

@@ -217,6 +217,8 @@ int br_cli_client_wait(struct br_cli_client *c, struct br_err *err);
 /* All three: open it, send this one message, wait. Close it in any case. */
 int br_cli_client_ask(struct br_cli_client *c, const struct br_cli_hooks *hooks, void *ctx,
                       enum br_msg_type type, const struct br_out *o, struct br_err *err);
+/* The payload of CTL_SHOW: everything of one run, or ("") all runs. */
+void br_cli_put_show(struct br_buf *b, const char *run_id);
 /* Answer an ask: 0 no, else an enum br_scope. Errors are ignored (then the session has ended it
  * already). */
 void br_cli_client_answer(struct br_cli_client *c, const char *permission_id, unsigned scope,

@@ -497,7 +497,15 @@ void br_cli_client_answer(struct br_cli_client *c, const char *permission_id, un
     br_buf_put_str(&o.buf, permission_id);
     br_buf_put_u8(&o.buf, (uint8_t)scope);
     br_buf_put_str(&o.buf, note);
+    br_buf_put_str(&o.buf, ""); /* who is at this terminal */
     (void)br_chan_send(&c->session, BR_MSG_ANSWER, 0, &o, NULL);
+}
+
+void br_cli_put_show(struct br_buf *b, const char *run_id)
+{
+    struct br_show w = {.row = 0};
+    snprintf(w.run_id, sizeof(w.run_id), "%s", run_id);
+    br_show_put(b, &w);
 }
 
 void br_cli_client_cancel(struct br_cli_client *c)

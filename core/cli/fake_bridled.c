@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "wire/service.h"
 #include "wire/types.h"
 #include "wire/wire.h"
 
@@ -47,7 +48,9 @@ static int on_answer(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     uint8_t scope = br_rd_u8(&m->rd);
     allow = scope == 1 || scope == 2;
     br_rd_str(&m->rd, text, sizeof(text));
-    br_require(br_rd_done(&m->rd) == 0);
+    char who[BR_WHO_MAX];
+    br_rd_str(&m->rd, who, sizeof(who));
+    br_require(br_rd_done(&m->rd) == 0 && !who[0]);
     note("ANSWER %s %s %s", id, scope == 2 ? "run" : allow ? "allow" : "deny", text);
     answered = true;
     br_loop_stop(loop);
@@ -273,18 +276,24 @@ static int on_run(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err 
     if (blob.len)
         note("schema=%.200s", br_buf_cstr(&blob));
     br_buf_free(&blob);
-    br_require(br_rd_done(&m->rd) == 0);
+    struct br_ceilings less;
+    br_rd_str(&m->rd, s, sizeof(s));
+    br_ceilings_get(&m->rd, &less);
+    br_require(br_rd_done(&m->rd) == 0 && !s[0] && !less.tokens && !less.tool_calls &&
+               !less.ask_seconds);
     br_loop_stop(loop);
     return 0;
 }
 
 static int on_show(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
-    char id[BR_ID_MAX];
+    struct br_show w;
     (void)c;
     (void)ctx;
     (void)err;
-    br_rd_str(&m->rd, id, sizeof(id));
+    br_show_get(&m->rd, &w);
+    br_require(br_rd_done(&m->rd) == 0 && !w.row && !w.limit && !w.before[0] && !w.words[0]);
+    const char *id = w.run_id;
     note("show=%s", id);
     BR_CLEANUP_OUT struct br_out end = BR_OUT_INIT;
     started(1);
@@ -355,7 +364,7 @@ static int on_reload(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
 static const struct br_msg_rule ctl_rules[] = {
     {BR_MSG_CTL_RELOAD, BR_PERMIT | BR_ONCE, 4, BR_PATH_MAX + 4, 0, 0, on_reload},
     {BR_MSG_CTL_RUN, BR_PERMIT | BR_ONCE, 1, BR_MSG_MAX, 0, 8, on_run},
-    {BR_MSG_CTL_SHOW, BR_PERMIT | BR_ONCE, 4, 64, 0, 0, on_show},
+    {BR_MSG_CTL_SHOW, BR_PERMIT | BR_ONCE, 24, 512, 0, 0, on_show},
     {BR_MSG_CTL_DOCTOR, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_doctor},
     {BR_MSG_CTL_CANCEL, BR_PERMIT, 0, 0, 0, 0, on_cancel},
 };

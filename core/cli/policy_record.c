@@ -224,7 +224,7 @@ static int ask_store(struct reading *rd, const char *run, struct br_err *err)
     if (strlen(run) >= BR_ID_MAX)
         return br_err_set(err, BR_E_NOT_FOUND,
                           "'%.80s' is no id of a run; 'bridle show' lists them", run);
-    br_buf_put_str(&o.buf, run);
+    br_cli_put_show(&o.buf, run);
     int r = br_cli_client_ask(&c, &hooks, rd, BR_MSG_CTL_SHOW, &o, err);
     if (r == 0 && c.code)
         r = br_err_set(err, c.code, "%s", c.text);

@@ -204,7 +204,9 @@ static int ask(struct getting *g, enum br_msg_type type, const char *name, struc
     struct br_cli_client c;
     struct br_err local = {.code = BR_OK};
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    if (type != BR_MSG_CTL_LEASES && type != BR_MSG_CTL_POLICIES)
+    if (type == BR_MSG_CTL_SHOW)
+        br_cli_put_show(&o.buf, name);
+    else if (type != BR_MSG_CTL_LEASES && type != BR_MSG_CTL_POLICIES)
         br_buf_put_str(&o.buf, name);
     int r = br_cli_client_ask(&c, &hooks, g, type, &o, &local);
     if (r == 0 && c.code)

@@ -144,17 +144,15 @@ static void offer_names(struct repl_edit *e, const char *expression, const char 
 
 static void offer_types(struct repl_edit *e, const char *typed)
 {
-    static const char *const types[] = {"session.created",     "agent.started",
-                                        "agent.stopped",       "model.request",
-                                        "model.response",      "tool.call",
-                                        "tool.result",         "policy.decision",
-                                        "sandbox.started",     "permission.requested",
-                                        "permission.resolved", "sandbox.stopped",
-                                        "bridle.run",          "bridle.votes",
-                                        "bridle.ask",          "bridle.asks",
-                                        "bridle.grant",        "bridle.launch",
-                                        "bridle.text",         "bridle.workspace",
-                                        "bridle.provider",     "error"};
+    static const char *const types[] = {
+        "session.created",      "agent.started",       "agent.stopped",
+        "model.request",        "model.response",      "tool.call",
+        "tool.result",          "policy.decision",     "sandbox.started",
+        "permission.requested", "permission.resolved", "sandbox.stopped",
+        "bridle.run",           "bridle.votes",        "bridle.ask",
+        "bridle.asks",          "bridle.grant",        "bridle.launch",
+        "bridle.text",          "bridle.workspace",    "bridle.provider",
+        "bridle.answered",      "bridle.exec",         "error"};
     for (size_t i = 0; i < BR_ARRAY_LEN(types); i++)
         offer(e, types[i], typed);
 }

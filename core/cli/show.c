@@ -132,7 +132,7 @@ static int ask_store(struct showing *s, const char *run_id, struct br_err *err)
 {
     struct br_cli_client c;
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    br_buf_put_str(&o.buf, run_id);
+    br_cli_put_show(&o.buf, run_id);
     int r = br_cli_client_ask(&c, &hooks, s, BR_MSG_CTL_SHOW, &o, err);
     int code = r == 0 ? (int)c.exit_code : -1;
     if (r == 0 && c.code)

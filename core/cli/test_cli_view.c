@@ -117,6 +117,7 @@ static const char *const hostile_events[][2] = {
      "\"}],\"why\":\"" HOSTILE "\"}"},
     {"bridle.asks", "{\"asks\":[{\"permissionId\":\"p\"},{\"permissionId\":\"q\"}]}"},
     {"bridle.grant", "{\"permissionId\":\"" HOSTILE "\",\"action\":\"" HOSTILE "\"}"},
+    {"bridle.answered", "{\"permissionId\":\"" HOSTILE "\",\"by\":\"" HOSTILE "\"}"},
     {"permission.resolved",
      "{\"permissionId\":\"p\",\"decision\":\"deny\",\"note\":\"" HOSTILE "\"}"},
     {"tool.result", "{\"callId\":\"c\",\"tool\":\"t\",\"ok\":false,\"output\":{\"exitCode\":1,"

@@ -270,6 +270,8 @@ static bool view_own(struct br_cli_view *v, const char *type, json_t *data)
         view_asks(v, data);
     } else if (strcmp(type, "bridle.grant") == 0) {
         view_grant(v, data);
+    } else if (strcmp(type, "bridle.answered") == 0) {
+        view_answered(v, data);
     } else if (strcmp(type, "bridle.provider") == 0) {
         on_provider(v, data);
     } else if (strcmp(type, "bridle.workspace") == 0) {

@@ -256,6 +256,17 @@ void view_resolved(struct br_cli_view *v, const json_t *event, const json_t *dat
         json_array_remove(v->questions, at);
 }
 
+void view_answered(struct br_cli_view *v, const json_t *data)
+{
+    size_t n;
+    const char *by = view_str(data, "by", &n);
+    view_style_on(v, VIEW_DIM);
+    br_buf_printf(&v->out, "          answered by ");
+    br_cli_put_line(&v->out, by, n, v->width - 24);
+    br_buf_printf(&v->out, "\n");
+    view_style_off(v, VIEW_DIM);
+}
+
 void view_grant(struct br_cli_view *v, const json_t *data)
 {
     bool exec = str_is(data, "action", "process.exec");

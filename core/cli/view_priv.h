@@ -49,12 +49,14 @@ void view_put_count(struct br_buf *b, uint64_t n); /* 12,345 */
 void view_tool_call(struct br_cli_view *v, const json_t *data);
 /* What was not shown of the call that an ask with this subject is about. */
 void view_asked_call(struct br_cli_view *v, const char *call_id, const char *subject);
-/* view_ask.c: permission.requested, bridle.ask, bridle.asks, permission.resolved, bridle.grant. */
+/* view_ask.c: permission.requested, bridle.ask, bridle.asks, permission.resolved, bridle.answered,
+ * bridle.grant. */
 void view_requested(struct br_cli_view *v, const json_t *data);
 void view_ask(struct br_cli_view *v, json_t *data);
 void view_asks(struct br_cli_view *v, const json_t *data);
 void view_resolved(struct br_cli_view *v, const json_t *event, const json_t *data);
 void view_grant(struct br_cli_view *v, const json_t *data);
+void view_answered(struct br_cli_view *v, const json_t *data);
 void view_tool_result(struct br_cli_view *v, const json_t *data);
 /* bridle.harness.*; false: it is none of them. */
 bool view_harness(struct br_cli_view *v, const char *type, const json_t *data);

@@ -44,13 +44,18 @@ int ask_open(struct session *s, struct attempt *a)
 }
 
 int ask_answer(struct session *s, const char *permission, unsigned scope, const char *note,
-               struct br_err *err)
+               const char *who, struct br_err *err)
 {
     int r = scope ? br_ledger_allow(s->ledger, permission, (enum br_scope)scope, err)
                   : br_ledger_end(s->ledger, permission, BR_ASK_DENIED, err);
-    for (size_t i = 0; r == 0 && i < s->nattempts; i++)
-        if (strcmp(s->attempts[i].permission, permission) == 0 && note[0])
-            s->attempts[i].note = strdup(note);
+    for (size_t i = 0; r == 0 && i < s->nattempts; i++) {
+        struct attempt *a = &s->attempts[i];
+        if (strcmp(a->permission, permission) != 0)
+            continue;
+        if (note[0])
+            a->note = strdup(note);
+        snprintf(a->who, sizeof(a->who), "%s", who);
+    }
     return r;
 }
 
@@ -83,6 +88,15 @@ static int record_grant(struct session *s, const struct attempt *a)
                                     "ruleId", a->v.rule_id, "source", a->v.source));
 }
 
+/* The contract's permission.resolved has no place for it. */
+static int record_who(struct session *s, const struct attempt *a, bool allowed, bool run)
+{
+    return session_record(s, "bridle.answered", "kernel",
+                          json_pack("{s:s, s:s, s:s, s:s}", "permissionId", a->permission, "by",
+                                    a->who, "decision", allowed ? "allow" : "deny", "scope",
+                                    run ? "run" : "once"));
+}
+
 static int record_answer(struct session *s, struct attempt *a)
 {
     char note[BR_PATH_MAX];
@@ -101,6 +115,8 @@ static int record_answer(struct session *s, struct attempt *a)
     if (said)
         json_object_set_new(data, "note", json_string(said));
     int r = session_record(s, "permission.resolved", person ? "operator" : "kernel", data);
+    if (r == 0 && person && a->who[0])
+        r = record_who(s, a, allowed, run);
     if (r == 0 && run)
         r = record_grant(s, a);
     if (r < 0)
@@ -191,7 +207,8 @@ int attempts_answer(struct session *s, struct attempt *a, size_t n)
     int rec = record_answers(s, a, n);
     while (rec == 0 && count_open(s, a, n)) {
         /* each question has its time from when the one before it was answered */
-        await_one(s, a, n, br_now_us() + (uint64_t)BR_ASK_SECONDS * 1000000u);
+        uint32_t seconds = s->ceilings.ask_seconds ? s->ceilings.ask_seconds : BR_ASK_SECONDS;
+        await_one(s, a, n, br_now_us() + (uint64_t)seconds * 1000000u);
         rec = record_answers(s, a, n);
     }
     return r < 0 ? r : rec;

@@ -100,6 +100,15 @@ static uint64_t budget_of(json_t *task, const char *key, uint64_t otherwise, uin
     return value > max ? max : value;
 }
 
+void session_clamp(struct session *s)
+{
+    const struct br_ceilings *c = &s->ceilings;
+    if (c->tokens && c->tokens < s->budget.tokens_max)
+        s->budget.tokens_max = c->tokens;
+    if (c->tool_calls && c->tool_calls < s->budget.calls_max)
+        s->budget.calls_max = (uint32_t)c->tool_calls;
+}
+
 static int read_task(struct session *s, struct br_err *err)
 {
     const struct br_buf *b = &s->scripted_reply.data2;
@@ -122,6 +131,7 @@ static int read_task(struct session *s, struct br_err *err)
     s->budget.calls_max =
         (uint32_t)budget_of(s->task, "max_tool_calls", DEFAULT_CALLS, BR_TOOL_CALLS_MAX);
     s->budget.steps_max = DEFAULT_STEPS;
+    session_clamp(s);
     return 0;
 }
 

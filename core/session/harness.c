@@ -339,6 +339,7 @@ static void widen_budget(struct session *s)
         s->budget.tokens_max = s->harness.it.terms.tokens;
     if (!json_object_get(budget, "max_tool_calls"))
         s->budget.calls_max = UINT32_MAX;
+    session_clamp(s);
 }
 
 void session_run_harness(struct session *s, struct outcome *o)

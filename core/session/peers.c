@@ -82,17 +82,26 @@ static void tell_client(struct session *s, bool accepted, int code, const char *
     (void)br_chan_send(&s->client, BR_MSG_ANSWERED, 0, &o, NULL); /* a client may have gone */
 }
 
+static bool is_who(const char *who)
+{
+    for (; *who; who++)
+        if (*who < ' ' || *who > '~')
+            return false;
+    return true;
+}
+
 static int on_answer(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct session *s = ctx;
-    char id[BR_ID_MAX], note[BR_PATH_MAX + 1];
+    char id[BR_ID_MAX], note[BR_PATH_MAX + 1], who[BR_WHO_MAX];
     br_rd_str(&m->rd, id, sizeof(id));
     uint8_t allow = br_rd_u8(&m->rd);
     br_rd_str(&m->rd, note, sizeof(note));
-    if (br_rd_done(&m->rd) < 0 || allow > BR_SCOPE_RUN)
+    br_rd_str(&m->rd, who, sizeof(who));
+    if (br_rd_done(&m->rd) < 0 || allow > BR_SCOPE_RUN || !is_who(who))
         return bad(c, m, err);
     struct br_err why;
-    int r = ask_answer(s, id, allow, note, &why);
+    int r = ask_answer(s, id, allow, note, who, &why);
     if (r < 0) {
         tell_client(s, false, r, why.text);
         return 0;
@@ -134,7 +143,7 @@ void session_permit_policy(struct session *s, bool yes)
 static const struct br_msg_rule client_rules[] = {
     {BR_MSG_POLICY_ASK, 0, 1, BR_MSG_MAX, 0, 1, on_policy_ask}, /* once there is a table */
     {BR_MSG_POLICY_USE, 0, 1, BR_MSG_MAX, 0, 1, on_policy_ask},
-    {BR_MSG_ANSWER, 0, 9, 2 * BR_PATH_MAX, 0, 0, on_answer}, /* once there is a ledger */
+    {BR_MSG_ANSWER, 0, 13, 2 * BR_PATH_MAX, 0, 0, on_answer}, /* once there is a ledger */
     {BR_MSG_CANCEL, BR_PERMIT, 0, 0, 0, 0, on_cancel},
 };
 
@@ -504,6 +513,7 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     s->has_terminal = br_rd_u8(&m->rd);
     s->streaming = br_rd_u8(&m->rd);
     s->wall_seconds = br_rd_u32(&m->rd);
+    br_ceilings_get(&m->rd, &s->ceilings);
     read_start_profile(s, m);
     if (br_msg_blob(m, BR_GOAL_MAX, &s->goal, err) < 0 || read_start_lists(s, m, err) < 0)
         return bad(c, m, err);

@@ -13,6 +13,7 @@
 #include "policy/policy.h"
 #include "session/profile.h"
 #include "wire/adapter.h"
+#include "wire/service.h"
 #include "wire/types.h"
 #include "wire/wire.h"
 
@@ -72,7 +73,8 @@ struct attempt {
     char grant[BR_ID_MAX];      /* an earlier one that covers it; "" if none */
     bool resolved;              /* the answer is recorded */
     enum br_ask_end end;
-    char *note; /* of the answer; owned, may be NULL */
+    char *note;           /* of the answer; owned, may be NULL */
+    char who[BR_WHO_MAX]; /* who answered; "": the operator at bridled's own terminal */
 };
 
 struct budget {
@@ -137,7 +139,8 @@ struct session {
     char workspace[BR_PATH_MAX], manifest_path[BR_PATH_MAX], policy_path[BR_PATH_MAX];
     char model[BR_NAME_MAX];
     uint32_t wall_seconds;
-    bool wall_given; /* the operator said so */
+    struct br_ceilings ceilings; /* that a client of the service asked for */
+    bool wall_given;             /* the operator said so */
     struct br_buf manifest, policy, goal;
     struct br_policy_pin pin; /* which text `policy` is */
     struct br_profile_choice choice;
@@ -328,9 +331,9 @@ void attempt_free(struct attempt *a);
 /* ask.c: open the question of an attempt whose verdict is "ask"; as attempt_open(). */
 int ask_open(struct session *s, struct attempt *a);
 /* The client's answer to a permission: 0, or a negative code and a sentence, and nothing changed.
- * scope 0: deny. */
+ * scope 0: deny; `who`: see BR_WHO_MAX. */
 int ask_answer(struct session *s, const char *permission, unsigned scope, const char *note,
-               struct br_err *err);
+               const char *who, struct br_err *err);
 
 /* environment.c: what a run-scoped allow is bound to beside action and subject. */
 void session_environment(struct session *s, const struct attempt *a,
@@ -374,6 +377,8 @@ int session_effect(struct session *s, const struct br_grant_ref *g, const char *
 /* ---- compile.c, launch.c ---- */
 
 int session_compile(struct session *s, struct br_err *err);
+/* The budget is not larger than what was asked for. */
+void session_clamp(struct session *s);
 int session_launch(struct session *s, struct br_err *err);
 /* The same without a record, and without the look at the workspace that one begins with. */
 int session_launch_bare(struct session *s, struct br_err *err);

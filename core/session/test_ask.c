@@ -47,15 +47,27 @@ struct fixture {
     unsigned calls;
 };
 
-static void open_more(struct fixture *f, const char *answers, const char *more)
+static void open_as(struct fixture *f, const char *more, struct session_rig_options o)
 {
     memset(f, 0, sizeof(*f));
     snprintf(f->table, sizeof(f->table), "%s%s%s%s", head, rules, more, tail);
-    f->o = (struct session_rig_options){
-        .mode = BR_RUN_AGENT, .table = f->table, .answers = answers, .sandbox = true};
+    f->o = o;
+    f->o.mode = BR_RUN_AGENT;
+    f->o.table = f->table;
+    f->o.sandbox = true;
     session_rig_open(&f->rig, &f->o);
     session_rig_load(&f->rig, &f->o);
     f->rig.s.budget.calls_max = 1000;
+}
+
+static void open_more(struct fixture *f, const char *answers, const char *more)
+{
+    open_as(f, more, (struct session_rig_options){.answers = answers});
+}
+
+static void open_who(struct fixture *f, const char *answers, const char *who)
+{
+    open_as(f, "", (struct session_rig_options){.answers = answers, .who = who});
 }
 
 static void open_with(struct fixture *f, const char *answers)
@@ -128,6 +140,74 @@ static void test_run_covers_the_same(void **state)
     assert_int_equal(write_to(&f, "src/a.c", "2"), 1);
     expect_counts(&f, 2, 2, 0);
     session_rig_close(&f.rig);
+}
+
+/* Who answered through the service is said right behind the answer; at the own terminal nobody. */
+static void test_who_answered(void **state)
+{
+    struct fixture f;
+    const char *const answers[] = {"y", "r", "n"};
+    const char *const said[] = {"\"decision\":\"allow\",\"scope\":\"once\"",
+                                "\"decision\":\"allow\",\"scope\":\"run\"",
+                                "\"decision\":\"deny\",\"scope\":\"once\""};
+    (void)state;
+    open_with(&f, "y");
+    assert_int_equal(exec_with(&f, make_test), 1);
+    assert_string_equal(f.rig.seen->answered, "");
+    session_rig_close(&f.rig);
+    for (unsigned i = 0; i < 3; i++) {
+        open_who(&f, answers[i], "token:ops");
+        (void)exec_with(&f, make_test);
+        assert_non_null(strstr(f.rig.seen->answered, "\"by\":\"token:ops\""));
+        assert_non_null(strstr(f.rig.seen->answered, said[i]));
+        assert_non_null(strstr(f.rig.seen->order, i == 1 ? "permission.resolved call-1\n"
+                                                           "bridle.answered -\nbridle.grant"
+                                                         : "permission.resolved call-1\n"
+                                                           "bridle.answered -\n"));
+        session_rig_close(&f.rig);
+    }
+    /* nobody answered: nobody is named */
+    open_who(&f, "s", "token:ops");
+    (void)exec_with(&f, make_test);
+    assert_string_equal(f.rig.seen->answered, "");
+    session_rig_close(&f.rig);
+}
+
+/* What is no name ends the session, and nothing is allowed. */
+static void test_who_is_checked(void **state)
+{
+    struct fixture f;
+    (void)state;
+    open_who(&f, "y", "token:\001");
+    assert_int_equal(exec_with(&f, make_test), 0);
+    assert_int_equal(f.rig.seen->resolved_allow, 0);
+    session_rig_close(&f.rig);
+}
+
+static void test_time_to_answer(void **state)
+{
+    struct fixture f;
+    (void)state;
+    open_as(&f, "", (struct session_rig_options){.answers = "x", .ceilings = {.ask_seconds = 1}});
+    assert_int_equal(exec_with(&f, make_test), 0);
+    assert_non_null(strstr(f.rig.seen->resolved, "nobody answered in time"));
+    session_rig_close(&f.rig);
+}
+
+/* A client may ask for less than the manifest says, never for more. */
+static void test_ceilings_clamp(void **state)
+{
+    static const struct {
+        uint64_t asked, has, gets;
+    } rows[] = {{0, 100, 100}, {99, 100, 99}, {100, 100, 100}, {101, 100, 100}, {UINT64_MAX, 7, 7}};
+    (void)state;
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        struct session s = {.ceilings = {.tokens = rows[i].asked, .tool_calls = rows[i].asked}};
+        s.budget.tokens_max = s.budget.calls_max = (uint32_t)rows[i].has;
+        session_clamp(&s);
+        assert_int_equal(s.budget.tokens_max, rows[i].gets);
+        assert_int_equal(s.budget.calls_max, rows[i].gets);
+    }
 }
 
 static void test_once_covers_nothing_more(void **state)
@@ -621,6 +701,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_run_covers_the_same),
+        cmocka_unit_test(test_who_answered),
+        cmocka_unit_test(test_who_is_checked),
+        cmocka_unit_test(test_time_to_answer),
+        cmocka_unit_test(test_ceilings_clamp),
         cmocka_unit_test(test_once_covers_nothing_more),
         cmocka_unit_test(test_run_does_not_cover),
         cmocka_unit_test(test_run_of_a_compound),

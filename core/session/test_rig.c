@@ -136,6 +136,7 @@ static int send_answer(struct peers *p)
     br_buf_put_str(&answer.buf, "perm_00000000000000000000000000");
     br_buf_put_u8(&answer.buf, 1);
     br_buf_put_str(&answer.buf, "");
+    br_buf_put_str(&answer.buf, "");
     return br_chan_send(&p->client, BR_MSG_ANSWER, 0, &answer, NULL);
 }
 
@@ -160,6 +161,7 @@ static void answer_as(struct peers *p, const char *id, unsigned scope)
     br_buf_put_str(&o.buf, id);
     br_buf_put_u8(&o.buf, (uint8_t)scope);
     br_buf_put_str(&o.buf, "");
+    br_buf_put_str(&o.buf, p->o->who ? p->o->who : "");
     (void)br_chan_send(&p->client, BR_MSG_ANSWER, 0, &o, NULL);
 }
 
@@ -192,6 +194,8 @@ static void answer_one(struct peers *p, const char *id, bool run)
     case 's':
         (void)br_chan_send(&p->client, BR_MSG_CANCEL, 0, NULL, NULL);
         break;
+    case 'x':
+        break;
     default:
         answer_as(p, id, 0);
     }
@@ -222,6 +226,8 @@ static void look_at(struct peers *p, const char *type, const struct br_buf *byte
         seen->covered += json_object_get(data, "grant") != NULL;
     } else if (strcmp(type, "bridle.grant") == 0) {
         seen->granted++;
+    } else if (strcmp(type, "bridle.answered") == 0) {
+        keep(seen->answered, sizeof(seen->answered), bytes);
     } else if (strcmp(type, "permission.resolved") == 0) {
         seen->resolved_allow += strcmp(decision, "allow") == 0;
         seen->resolved_deny += strcmp(decision, "deny") == 0;
@@ -384,6 +390,7 @@ static void send_start(struct peers *p, int client, int audit, int script)
     br_buf_put_u8(&o.buf, p->o->answers != NULL);
     br_buf_put_u8(&o.buf, 0); /* not streaming */
     br_buf_put_u32(&o.buf, 60);
+    br_ceilings_put(&o.buf, &p->o->ceilings);
     br_profile_choice_put(&o.buf, &(struct br_profile_choice){.name = ""});
     br_buf_put_u32(&o.buf, 0); /* images */
     br_out_blob(&o, "go", 2);

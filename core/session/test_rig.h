@@ -31,9 +31,12 @@ struct session_rig_options {
      * With a terminal: how the client answers each question, one letter for each, the last one for
      * all that follow. y once, r for the run (once where no more is offered), n no; w for the run
      * whatever is offered, then no; u an unknown id, another session's, then yes; d yes, then for
-     * the run and no; s not at all, and the run is canceled. NULL: there is no terminal.
+     * the run and no; s not at all, and the run is canceled; x not
+     * at all. NULL: there is no terminal.
      */
     const char *answers;
+    const char *who; /* answers; NULL: the operator at bridled's own terminal */
+    struct br_ceilings ceilings;
     bool sandbox;      /* there is a pid 1, which says {} to everything */
     bool answer_flood; /* the client answers what nobody asked, and does not read what it is told */
 };
@@ -56,6 +59,7 @@ struct session_rig {
         char order[65536];          /* "TYPE CALL-OR-PERMISSION" of each event, one a line */
         char ask[16384];            /* the last bridle.ask */
         char resolved[16384];       /* the last permission.resolved */
+        char answered[1024];        /* the last bridle.answered */
         char result[16384];         /* the last tool.result */
         unsigned tested, probes;    /* SUP_TESTED: how often; and of the last one these */
         unsigned rules, warnings, line;

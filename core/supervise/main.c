@@ -111,8 +111,10 @@ static int on_run(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err 
     br_rd_str(&m->rd, q->resume, sizeof(q->resume));
     if (br_msg_blob(m, BR_SCHEMA_MAX, &q->schema, err) < 0)
         return malformed(m, err);
+    br_rd_str(&m->rd, q->run_id, sizeof(q->run_id));
+    br_ceilings_get(&m->rd, &q->ceilings);
     if (br_rd_done(&m->rd) < 0 || q->mode < BR_RUN_AGENT || q->mode > BR_RUN_PROMOTE ||
-        q->policy_from > BR_POLICY_BUILT_IN ||
+        q->policy_from > BR_POLICY_BUILT_IN || (q->run_id[0] && !br_is_run_id(q->run_id)) ||
         (q->adapter[0] ? q->mode != BR_RUN_AGENT : q->resume[0] || q->schema.len) ||
         q->wall_seconds > BR_RUN_SECONDS_MAX)
         return malformed(m, err);
@@ -125,7 +127,7 @@ static int on_show(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
 {
     struct supervisor *s = ctx;
     (void)c;
-    br_rd_str(&m->rd, s->named, BR_ID_MAX);
+    br_show_get(&m->rd, &s->show);
     if (br_rd_done(&m->rd) < 0)
         return malformed(m, err);
     s->verb = BR_MSG_CTL_SHOW;
@@ -208,7 +210,7 @@ static int on_cancel(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
 
 static const struct br_msg_rule control_rules[] = {
     {BR_MSG_CTL_RUN, BR_PERMIT | BR_ONCE, 40, BR_MSG_MAX, 0, 6, on_run},
-    {BR_MSG_CTL_SHOW, BR_PERMIT | BR_ONCE, 4, BR_NAME_MAX, 0, 0, on_show},
+    {BR_MSG_CTL_SHOW, BR_PERMIT | BR_ONCE, 24, 512, 0, 0, on_show},
     {BR_MSG_CTL_DOCTOR, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_doctor},
     {BR_MSG_CTL_ACTIVATIONS, BR_PERMIT | BR_ONCE, 4, 64, 0, 0, on_activations},
     {BR_MSG_CTL_LEASES, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_leases},

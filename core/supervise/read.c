@@ -18,7 +18,7 @@ void show_verb(struct supervisor *s)
         r = br_err_errno(&err, BR_E_IO, "no channel to the store");
     if (r == 0) {
         BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-        br_buf_put_str(&o.buf, s->named);
+        br_buf_put_str(&o.buf, s->show.run_id);
         br_buf_put_str(&o.buf, "");
         br_buf_put_u8(&o.buf, 0);
         br_out_fd(&o, ends[0], true);

@@ -241,6 +241,8 @@ static int send_test(struct candidate *n, struct br_err *err)
     br_buf_put_str(&o.buf, ""); /* no adapter, no session, no schema */
     br_buf_put_str(&o.buf, "");
     br_out_blob(&o, "", 0);
+    br_buf_put_str(&o.buf, "");
+    br_ceilings_put(&o.buf, &(struct br_ceilings){.tokens = 0});
     return br_chan_send(&n->control, BR_MSG_CTL_RUN, 0, &o, err);
 }
 

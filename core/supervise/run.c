@@ -66,7 +66,7 @@ int audit_start(struct supervisor *s, uint8_t mode, int session_fd, int client_f
     s->audit_closed = false;
     br_buf_put_u8(&o.buf, mode);
     br_buf_put_u8(&o.buf, flags);
-    br_buf_put_str(&o.buf, mode == 1 ? s->named : mode == 2 ? "" : s->run_id);
+    br_buf_put_str(&o.buf, mode == 0 ? s->run_id : "");
     br_buf_put_u64(&o.buf, s->started_us);
     br_buf_put_str(&o.buf, s->req.workspace);
     br_buf_put_str(&o.buf, s->provider.model);
@@ -76,6 +76,7 @@ int audit_start(struct supervisor *s, uint8_t mode, int session_fd, int client_f
     br_buf_put_str(&o.buf, goal.len ? br_buf_cstr(&goal) : "");
     br_buf_put_str(&o.buf, owner);
     br_buf_put_str(&o.buf, mode == 0 ? s->harness.token : "");
+    br_show_put(&o.buf, &s->show);
     r = br_chan_send(&s->programs[P_AUDIT].chan, BR_MSG_AUDIT_START, 0, &o, err);
     return r < 0 ? r : name_store(s, wait_ready(s, P_AUDIT, START_TIMEOUT_US, err), err);
 }
@@ -189,6 +190,7 @@ static int start_session(struct supervisor *s, struct links *l, struct br_err *e
     br_buf_put_u8(&o.buf, q->has_terminal);
     br_buf_put_u8(&o.buf, s->provider.streaming);
     br_buf_put_u32(&o.buf, q->wall_seconds);
+    br_ceilings_put(&o.buf, &q->ceilings);
     br_profile_choice_put(&o.buf, &q->choice);
     br_buf_put_u32(&o.buf, s->nimages);
     for (uint32_t i = 0; i < s->nimages; i++) {
@@ -452,7 +454,10 @@ void run_verb(struct supervisor *s)
     struct links l;
     int r = links_open(&l, &err);
     s->started_us = br_now_wall_us();
-    br_id_make(s->run_id, "run");
+    if (s->req.run_id[0])
+        memcpy(s->run_id, s->req.run_id, sizeof(s->run_id));
+    else
+        br_id_make(s->run_id, "run");
     if (r == 0)
         r = policy_take(s, &err);
     if (r == 0)

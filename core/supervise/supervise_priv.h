@@ -57,6 +57,8 @@ struct request {
     char adapter[BR_ADAPTER_REF_MAX]; /* ID@REVISION; "": Bridle's own agent */
     char resume[BR_ID_MAX];           /* a session of it; "": a new one */
     struct br_buf schema;             /* JSON Schema of what it gives back; empty: none */
+    char run_id[BR_ID_MAX];           /* that the run is to have; "": make one */
+    struct br_ceilings ceilings;
 };
 
 #define KEY_WORDS_MAX 16u
@@ -115,7 +117,8 @@ struct supervisor {
     int standing_code;       /* 0, or a negative code with: */
     struct br_err standing_err;
     uint32_t standing_exit;
-    char named[64];     /* show: the run; activations: the profile, or ""; state: an id */
+    char named[64]; /* activations: the profile, or ""; state: an id */
+    struct br_show show;
     uint8_t state_what; /* enum br_state_verb */
     bool control_gone;
 

@@ -19,7 +19,8 @@
        str model (""), str scenario_path, blob scenario (""), blob goal, u32 wall_seconds (0:      \
        default), u8 has_terminal, struct br_profile_choice, [str argv]n (modes exec and plan       \
        only), str adapter (ID@REVISION; "": Bridle's own agent), str session (to resume; "": new), \
-       blob JSON Schema of what an adapter gives back (""; none) */                                \
+       blob JSON Schema of what an adapter gives back (""; none), str run_id ("": make one),       \
+       struct br_ceilings */                                                                       \
     X(CTL_RUN, 0x0101)                                                                             \
     /* str run_id, str model_label, u8 scripted; fds: client end of session, of audit */           \
     X(CTL_STARTED, 0x0102)                                                                         \
@@ -27,7 +28,7 @@
     X(CTL_ENDED, 0x0103)                                                                           \
     /* cancel the run: cleanly, now. empty */                                                      \
     X(CTL_CANCEL, 0x0104)                                                                          \
-    /* read the store. str run_id ("" lists the runs); answer: CTL_STARTED with one fd (audit) */  \
+    /* read the store. struct br_show; answer: CTL_STARTED with one fd (audit) */                  \
     X(CTL_SHOW, 0x0105)                                                                            \
     /* probe the host. empty; answer: CTL_PROBED, then CTL_ENDED */                                \
     X(CTL_DOCTOR, 0x0106)                                                                          \
@@ -71,9 +72,9 @@
     /* ---- bridled -> every program it starts, on fd 3: the supervision channel ---- */           \
     /* bridled -> audit: u8 mode (0 record, 1 read, 2 recover), str run_id ("" in modes 1 and 2    \
        means all), u64 started_us, str workspace, str model, str goal, str owner (pid, start time, \
-       boot id), str token (of a guest; "": none; never stored); fds: store directory, then, as u8 \
-       flags say (1 session, 2 client, 4 egress), the peers' ends. payload: mode, flags, then the  \
-       strings */                                                                                  \
+       boot id), str token (of a guest; "": none; never stored), struct br_show (of mode 1); fds:  \
+       store directory, then, as u8 flags say (1 session, 2 client, 4 egress), the peers' ends.    \
+       payload: mode, flags, then the rest */                                                      \
     X(AUDIT_START, 0x0201)                                                                         \
     /* audit -> bridled: str code name ("OK"), str text. The store is open, or not */              \
     X(AUDIT_READY, 0x0202)                                                                         \
@@ -91,7 +92,7 @@
     /* bridled -> session: str run_id, u8 mode, u8 manifest_in_workspace, str workspace,           \
        str manifest_path, blob manifest, str policy_path, blob policy, struct br_policy_pin,       \
        str model, u8 scripted, u8 has_terminal, u8 streaming, u32 wall_seconds (0: default),       \
-       struct br_profile_choice,                                                                   \
+       struct br_ceilings, struct br_profile_choice,                                               \
        [str profile, str image]n (as bridle.lua names them), blob goal, [str argv]n, [str default  \
        allowed path]n (for a run without a manifest), u8 1, struct br_harness and blob JSON        \
        Schema, or 0; fds:                                                                          \

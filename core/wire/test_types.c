@@ -705,6 +705,71 @@ static void test_state_row(void **state)
     assert_int_equal(br_rd_done(&rd), -BR_E_PEER_PROTOCOL);
 }
 
+static void what_is_shown_is_bounded(void **state)
+{
+    (void)state;
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(4096);
+    struct br_show w = {.row = 7, .limit = 3}, read;
+    struct br_rd rd;
+    snprintf(w.run_id, sizeof(w.run_id), "run_a");
+    snprintf(w.before, sizeof(w.before), "run_b");
+    memset(w.words, 'w', BR_SHOW_WORDS_MAX - 1);
+    br_show_put(&b, &w);
+    br_rd_init(&rd, b.data, b.len);
+    br_show_get(&rd, &read);
+    assert_int_equal(br_rd_done(&rd), 0);
+    assert_string_equal(read.run_id, "run_a");
+    assert_string_equal(read.before, "run_b");
+    assert_string_equal(read.words, w.words);
+    assert_true(read.row == 7 && read.limit == 3);
+    br_buf_reset(&b);
+    br_buf_put_str(&b, "");
+    br_buf_put_u64(&b, 0);
+    br_buf_put_u32(&b, 0);
+    br_buf_put_str(&b, "");
+    char long_words[BR_SHOW_WORDS_MAX + 1];
+    memset(long_words, 'w', BR_SHOW_WORDS_MAX);
+    long_words[BR_SHOW_WORDS_MAX] = 0;
+    br_buf_put_str(&b, long_words);
+    br_rd_init(&rd, b.data, b.len);
+    br_show_get(&rd, &read);
+    assert_int_equal(br_rd_done(&rd), -BR_E_PEER_PROTOCOL);
+}
+
+static void ceilings_have_one_themselves(void **state)
+{
+    (void)state;
+    for (uint32_t more = 0; more < 2; more++) {
+        BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(64);
+        struct br_ceilings c = {
+            .tokens = UINT64_MAX, .tool_calls = 9, .ask_seconds = BR_RUN_SECONDS_MAX + more};
+        struct br_ceilings read;
+        struct br_rd rd;
+        br_ceilings_put(&b, &c);
+        br_rd_init(&rd, b.data, b.len);
+        br_ceilings_get(&rd, &read);
+        assert_int_equal(br_rd_done(&rd), more ? -BR_E_PEER_PROTOCOL : 0);
+        assert_true(read.tokens == UINT64_MAX && read.tool_calls == 9);
+    }
+}
+
+static void run_ids_look_as_they_are_made(void **state)
+{
+    static const char *const bad[] = {"",
+                                      "run_",
+                                      "run_0000000000000000000000000",
+                                      "run_000000000000000000000000000",
+                                      "ses_00000000000000000000000000",
+                                      "run_0000000000000000000000000/",
+                                      "run_0000000000000000000000000A"};
+    char id[BR_ID_MAX];
+    (void)state;
+    br_id_make(id, "run");
+    assert_true(br_is_run_id(id));
+    for (size_t i = 0; i < BR_ARRAY_LEN(bad); i++)
+        assert_false(br_is_run_id(bad[i]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -725,6 +790,9 @@ int main(void)
         cmocka_unit_test(probes_are_bounded),
         cmocka_unit_test(calls_round_trip),
         cmocka_unit_test(argument_lists_must_agree),
+        cmocka_unit_test(what_is_shown_is_bounded),
+        cmocka_unit_test(ceilings_have_one_themselves),
+        cmocka_unit_test(run_ids_look_as_they_are_made),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

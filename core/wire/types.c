@@ -641,3 +641,43 @@ uint32_t br_probes_get(struct br_rd *r, struct br_probe *p, uint32_t max)
     }
     return r->failed ? 0 : n;
 }
+
+void br_ceilings_put(struct br_buf *b, const struct br_ceilings *c)
+{
+    br_buf_put_u64(b, c->tokens);
+    br_buf_put_u64(b, c->tool_calls);
+    br_buf_put_u32(b, c->ask_seconds);
+}
+
+void br_ceilings_get(struct br_rd *r, struct br_ceilings *c)
+{
+    c->tokens = br_rd_u64(r);
+    c->tool_calls = br_rd_u64(r);
+    c->ask_seconds = br_rd_u32(r);
+    if (c->ask_seconds > BR_RUN_SECONDS_MAX)
+        r->failed = true;
+}
+
+void br_show_put(struct br_buf *b, const struct br_show *w)
+{
+    br_buf_put_str(b, w->run_id);
+    br_buf_put_u64(b, w->row);
+    br_buf_put_u32(b, w->limit);
+    br_buf_put_str(b, w->before);
+    br_buf_put_str(b, w->words);
+}
+
+void br_show_get(struct br_rd *r, struct br_show *w)
+{
+    br_rd_str(r, w->run_id, sizeof(w->run_id));
+    w->row = br_rd_u64(r);
+    w->limit = br_rd_u32(r);
+    br_rd_str(r, w->before, sizeof(w->before));
+    br_rd_str(r, w->words, sizeof(w->words));
+}
+
+bool br_is_run_id(const char *s)
+{
+    return strncmp(s, "run_", 4) == 0 && strlen(s) == 30 &&
+           strspn(s + 4, "0123456789abcdefghjkmnpqrstvwxyz") == 26;
+}

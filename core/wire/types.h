@@ -158,6 +158,29 @@ int br_plan_check(const struct br_plan *p, struct br_err *err);
 void br_allowed_put(struct br_buf *b, char *const *paths, uint32_t n);
 void br_allowed_get(struct br_rd *r, struct br_plan *p);
 
+/* ---- what a client of the service asks for less of; 0: what the run gets anyway ---- */
+struct br_ceilings {
+    uint64_t tokens;      /* of the model; never more than manifest and defaults say */
+    uint64_t tool_calls;  /* likewise */
+    uint32_t ask_seconds; /* a question waits so long for its answer; at most BR_RUN_SECONDS_MAX */
+};
+void br_ceilings_put(struct br_buf *b, const struct br_ceilings *c);
+void br_ceilings_get(struct br_rd *r, struct br_ceilings *c);
+
+/* ---- what is to be read of the store ---- */
+struct br_show {
+    char run_id[BR_ID_MAX];        /* its events; "": the list of runs */
+    uint64_t row;                  /* of one run: the events after this one */
+    uint32_t limit;                /* of a list: so many, newest first; 0: all, oldest first */
+    char before[BR_ID_MAX];        /* of a limited list: runs that began before this one; "": all */
+    char words[BR_SHOW_WORDS_MAX]; /* that a listed run has in its id, goal, workspace, model or
+                                    * status, each somewhere; "": all runs */
+};
+void br_show_put(struct br_buf *b, const struct br_show *w);
+void br_show_get(struct br_rd *r, struct br_show *w);
+/* As br_id_make(dst, "run") makes it. */
+bool br_is_run_id(const char *s);
+
 /* ---- which profile a run has: the operator's choice, on the command line ---- */
 struct br_profile_choice {
     char name[64];           /* a built-in one; "" with a source, or for run-v1 */
