@@ -87,13 +87,15 @@ struct gw_sink {
     void (*ended)(struct gw_sink *k, struct gw_session *s);
     struct gw_sink *next_; /* session.c's own */
     struct gw_session *session_;
+    uint64_t from_; /* rows behind this one are its */
 };
 
 /* What came of a run, for the answer to its prompt. */
 struct gw_result {
     enum gw_state state; /* completed, failed or canceled */
     char stopped[24];    /* the status of agent.stopped; "" if there was none */
-    const char *text;    /* the text of the last model turn, whole; "" if it exceeds 512 KiB */
+    const char
+        *text; /* of the last model turn, whole; "" if it exceeds 512 KiB, and after `ended` */
     size_t ntext;
     uint64_t prompt_tokens, completion_tokens; /* sums over model.response */
     uint32_t code;                             /* of GATE_ENDED */
@@ -124,6 +126,16 @@ const char *session_id(const struct gw_session *s);
 enum gw_state session_state(const struct gw_session *s);
 struct conn *session_owner(const struct gw_session *s); /* NULL: detached, or its owner has gone */
 const struct gw_result *session_result(const struct gw_session *s); /* once it has ended */
+/* Once it has ended: the record broke off, or was not in order. Who was shown its events and can
+ * know no gap has its connection closed with 1011. */
+bool session_broken(const struct gw_session *s);
+/* What a list shows of it. */
+struct gw_about {
+    const char *workspace, *model, *goal; /* goal: "" as long as it was not prompted */
+    uint64_t started_us;                  /* of the wall clock */
+    uint64_t rows, seq, own; /* stored events that were shown: all, and those of each kind */
+};
+void session_about(const struct gw_session *s, struct gw_about *about);
 /* Its open questions; *n of them. */
 const struct gw_ask *session_asks(const struct gw_session *s, unsigned *n);
 /* A session that lives, or has ended while somebody follows it; NULL. */

@@ -1,0 +1,234 @@
+/*
+ * The record of a session's run, as bridle-audit shows it: the stored bytes, row by row. They are
+ * passed on as they are; what the gateway itself has to know (open questions, usage, the text of
+ * the last turn, that the agent has stopped) is read from a few of them. A row that is missing,
+ * comes behind the end, or does not begin as every stored event does, ends the session: a client is
+ * never shown a gap.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "gateway/session_priv.h"
+
+#define TYPE_PREFIX "{\"v\":1,\"type\":\""
+#define TYPE_MAX 64u
+#define SAFE_MAX 9007199254740991u
+
+/* ---- what the gateway reads itself ---- */
+
+typedef void seen_fn(struct gw_session *s, const json_t *event, const json_t *data);
+
+static void on_asked(struct gw_session *s, const json_t *event, const json_t *data)
+{
+    (void)event;
+    session_ask_open(s, data);
+}
+
+static void on_ask(struct gw_session *s, const json_t *event, const json_t *data)
+{
+    (void)event;
+    session_ask_scope(s, data);
+}
+
+static uint64_t count(const json_t *usage, const char *key)
+{
+    json_int_t v = json_integer_value(json_object_get(usage, key));
+    return v > 0 ? (uint64_t)v : 0;
+}
+
+/* Sums that a client can read as a number. */
+static void add(uint64_t *sum, uint64_t n, uint64_t max)
+{
+    *sum = n > max - *sum ? max : *sum + n;
+}
+
+static void on_response(struct gw_session *s, const json_t *event, const json_t *data)
+{
+    const json_t *usage = json_object_get(data, "usage");
+    struct gw_counters *n = gw_counters(s->g);
+    uint64_t prompt = count(usage, "promptTokens"), completion = count(usage, "completionTokens");
+    (void)event;
+    /* their total is a number as well */
+    add(&s->result.prompt_tokens, prompt, SAFE_MAX - s->result.completion_tokens);
+    add(&s->result.completion_tokens, completion, SAFE_MAX - s->result.prompt_tokens);
+    n->tokens_prompt += prompt;
+    n->tokens_completion += completion;
+}
+
+static void on_request(struct gw_session *s, const json_t *event, const json_t *data)
+{
+    (void)event, (void)data;
+    gw_counters(s->g)->model_requests++;
+    br_buf_reset(&s->text); /* the text of the last turn is what counts */
+}
+
+static void on_text(struct gw_session *s, const json_t *event, const json_t *data)
+{
+    const json_t *text = json_object_get(data, "text");
+    (void)event;
+    if (json_is_string(text))
+        br_buf_put(&s->text, json_string_value(text), json_string_length(text));
+}
+
+static void on_call(struct gw_session *s, const json_t *event, const json_t *data)
+{
+    (void)event, (void)data;
+    gw_counters(s->g)->tool_calls++;
+}
+
+static void on_stopped(struct gw_session *s, const json_t *event, const json_t *data)
+{
+    const char *status = json_string_value(json_object_get(data, "status"));
+    (void)event;
+    snprintf(s->result.stopped, sizeof(s->result.stopped), "%s", status ? status : "");
+    s->stopped = true;
+}
+
+static const struct seen {
+    const char *type;
+    bool parsed; /* what it says is looked at, not only that it came */
+    seen_fn *fn;
+} seen[] = {
+    {"model.request", false, on_request},
+    {"model.response", true, on_response},
+    {"tool.call", false, on_call},
+    {"permission.requested", true, on_asked},
+    {"permission.resolved", true, session_ask_resolved},
+    {"bridle.ask", true, on_ask},
+    {"bridle.text", true, on_text},
+    {"agent.stopped", true, on_stopped},
+};
+
+static int look(struct gw_session *s, const struct gw_event *e, struct br_err *err)
+{
+    const struct seen *k = seen, *end = seen + BR_ARRAY_LEN(seen);
+    while (k < end && (strlen(k->type) != e->ntype || memcmp(k->type, e->type, e->ntype) != 0))
+        k++;
+    if (k == end)
+        return 0;
+    json_t *event = k->parsed ? json_loadb(e->bytes, e->n, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    if (k->parsed && !event)
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "'audit' sent an event that is no JSON");
+    k->fn(s, event, json_object_get(event, "data"));
+    json_decref(event);
+    return 0;
+}
+
+/* ---- one event ---- */
+
+int session_event_type(struct gw_event *e)
+{
+    size_t prefix = sizeof(TYPE_PREFIX) - 1;
+    if (e->n <= prefix || memcmp(e->bytes, TYPE_PREFIX, prefix) != 0)
+        return -BR_E_PEER_PROTOCOL;
+    e->type = e->bytes + prefix;
+    size_t left = e->n - prefix;
+    const char *end = memchr(e->type, '"', left < TYPE_MAX ? left : TYPE_MAX);
+    if (!end || end == e->type)
+        return -BR_E_PEER_PROTOCOL;
+    e->ntype = (size_t)(end - e->type);
+    e->own = e->ntype > 7 && memcmp(e->type, "bridle.", 7) == 0;
+    return 0;
+}
+
+/* Every follower that was there before it; they may leave meanwhile. */
+static void dispatch(struct gw_session *s, const struct gw_event *e)
+{
+    s->dispatching++;
+    for (struct gw_sink *k = s->sinks; k; k = s->next_sink) {
+        s->next_sink = k->next_;
+        if (e->row > k->from_)
+            k->event(k, s, e);
+    }
+    s->dispatching--;
+}
+
+static int take(struct gw_session *s, uint64_t row, const void *bytes, size_t n, struct br_err *err)
+{
+    struct gw_event e = {.row = row, .bytes = bytes, .n = n};
+    if (row != s->row + 1)
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "the record has a gap: row %llu came after %llu",
+                          (unsigned long long)row, (unsigned long long)s->row);
+    if (s->stopped)
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "an event came after the end of the agent");
+    if (session_event_type(&e) < 0)
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "an event does not begin as one");
+    if (!e.own && (s->seq >= SESSION_EVENTS_MAX || n > SESSION_EVENT_BYTES_MAX))
+        return br_err_set(err, BR_E_LIMIT_EXCEEDED, "an event is more than a client takes");
+    int r = look(s, &e, err);
+    if (r < 0)
+        return r;
+    s->row = row;
+    e.seq = e.own ? s->own++ : s->seq++;
+    e.after = e.own ? (int64_t)s->seq - 1 : -1;
+    dispatch(s, &e);
+    otlp_event(s->g, s, &e);
+    if (s->seq == SESSION_EVENTS_MAX - SESSION_EVENTS_RESERVE && !e.own && !s->stopped) {
+        s->limited = true;
+        snprintf(s->why, sizeof(s->why), "the session has as many events as a client takes");
+        (void)session_cancel(s, s->why);
+    }
+    return 0;
+}
+
+/* ---- its channel ---- */
+
+static int on_event(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct gw_session *s = ctx;
+    BR_CLEANUP_BUF struct br_buf body = BR_BUF_INIT(0);
+    uint64_t row = br_rd_u64(&m->rd);
+    size_t n = 0;
+    const void *bytes = NULL;
+    (void)c;
+    if (m->nfds) { /* large */
+        int r = br_msg_blob(m, BR_EVENT_MAX, &body, err);
+        if (r < 0)
+            return r;
+        bytes = body.data;
+        n = body.len;
+    } else {
+        bytes = br_msg_blob_view(m, &n);
+    }
+    if (br_rd_done(&m->rd) < 0 || !bytes)
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "'audit' sent a malformed EVENT");
+    return take(s, row, bytes, n, err);
+}
+
+static int on_events_end(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    (void)c, (void)m, (void)ctx, (void)err; /* how a run ended is said by bridled */
+    return 0;
+}
+
+static const struct br_msg_rule rules[] = {
+    {BR_MSG_EVENT, BR_PERMIT, 13, BR_MSG_MAX, 0, 1, on_event},
+    {BR_MSG_EVENTS_END, BR_PERMIT | BR_ONCE, 8, BR_ERR_TEXT_MAX + 16, 0, 0, on_events_end},
+};
+
+static int on_end(struct br_chan *c, int code, void *ctx, struct br_err *err)
+{
+    struct gw_session *s = ctx;
+    br_chan_close(c);
+    if (code != -BR_E_PEER_GONE)
+        session_break(s, err && err->text[0] ? err->text : br_code_name(code));
+    else if (!s->stopped)
+        session_break(s, "the record of the run broke off");
+    session_check_end(s);
+    return 0;
+}
+
+int session_feed(struct gw_session *s, int fd)
+{
+    s->fed = true;
+    br_chan_init(&s->audit, fd, "audit", rules, BR_ARRAY_LEN(rules), s);
+    return gw_watch_chan(s->g, &s->audit, on_end, s);
+}
+
+void session_unfeed(struct gw_session *s)
+{
+    if (s->audit.fd < 0)
+        return;
+    gw_unwatch_chan(s->g, &s->audit);
+    br_chan_close(&s->audit);
+}
