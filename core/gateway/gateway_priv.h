@@ -94,8 +94,7 @@ struct gw_sink {
 struct gw_result {
     enum gw_state state; /* completed, failed or canceled */
     char stopped[24];    /* the status of agent.stopped; "" if there was none */
-    const char
-        *text; /* of the last model turn, whole; "" if it exceeds 512 KiB, and after `ended` */
+    const char *text;    /* of the last model turn; "" if longer than 512 KiB, and after `ended` */
     size_t ntext;
     uint64_t prompt_tokens, completion_tokens; /* sums over model.response */
     uint32_t code;                             /* of GATE_ENDED */
