@@ -59,6 +59,7 @@ br_package(curl libcurl)
 br_package(sodium libsodium)
 br_package(treesitter tree-sitter)
 br_package(edit libedit)
+br_package(openssl openssl)
 br_package(cmocka cmocka)
 
 # br_library(name SOURCES a.c b.c LINKS bridle_base ...): static library bridle_<name>.

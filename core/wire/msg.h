@@ -436,15 +436,19 @@
     X(TLS_CONN, 0x0a20)                                                                            \
     /* bridled -> tls: blob certificate chain (PEM), blob private key (PEM), blob authorities of   \
      * clients (PEM; "" none), u8 require a client's certificate, u32 handshake seconds, u32       \
-     * connections at most, [u8 index]n; fds: gateway, listeners in that order */                  \
+     * connections at most; fd: channel to the gateway. Answer: ROLE_READY */                      \
     X(TLS_START, 0x0a21)                                                                           \
-    /* bridled -> tls: from now on. The three blobs and the u8 of TLS_START */                     \
+    /* bridled -> tls: from now on. The three blobs and the u8 of TLS_START. Answer: ROLE_READY;   \
+     * if it says that they are wrong, those before it stay */                                     \
     X(TLS_RELOAD, 0x0a22)                                                                          \
     /* cli -> tls: speak to a server. str host (SNI, checked in its certificate), blob authorities \
      * (PEM; "" the system's), blob certificate, blob key (PEM; "" none), u32 handshake seconds;   \
      * fds: the connected TCP socket, plain end (SOCK_STREAM). Answer: ROLE_READY when the         \
      * handshake is done, or has failed */                                                         \
-    X(TLS_CONNECT, 0x0a23)
+    X(TLS_CONNECT, 0x0a23)                                                                         \
+    /* bridled -> tls, before TLS_START, one for each listener that is TLS, in the order of        \
+     * br_service: u8 index; fd: it listens */                                                     \
+    X(TLS_LISTEN, 0x0a24)
 
 enum br_msg_type {
 #define BR_MSG_ENUM_(name, number) BR_MSG_##name = number,
