@@ -360,7 +360,7 @@ static void on_close(struct acp *a, const char *id, const json_t *params)
     if (!s || !may(a, id, BR_ACCESS_OPERATE))
         return;
     if (acp_load_is(a, s))
-        acp_load_free(a);
+        acp_load_give_up(a);
     acp_forget_fresh(s);
     /* its prompt is answered, then nobody hears of it any more */
     if (s->turn)

@@ -140,6 +140,7 @@ void acp_list(struct acp *a, const char *id, const json_t *params);
 /* Replay a run, then answer. `id` and `cwd` are copied. */
 void acp_load_begin(struct acp *a, const char *id, struct acp_session *s);
 void acp_load_more(struct acp *a);
+void acp_load_give_up(struct acp *a); /* and say so */
 void acp_load_free(struct acp *a);
 bool acp_load_is(const struct acp *a, const struct acp_session *s);
 

@@ -37,6 +37,12 @@ void acp_load_free(struct acp *a)
     free(l);
 }
 
+void acp_load_give_up(struct acp *a)
+{
+    acp_fail(a, a->load->id, -32800, "CANCELED", "the session was closed");
+    acp_load_free(a);
+}
+
 bool acp_load_is(const struct acp *a, const struct acp_session *s)
 {
     return a->load && strcmp(a->load->session, s->id) == 0;
