@@ -159,6 +159,9 @@ bool session_cancel(struct gw_session *s, const char *why);
 int session_detach(struct gw_session *s, struct br_err *err);
 /* A detached session becomes that of `c`: -BR_E_IN_USE if it has an owner. */
 int session_adopt(struct gw_session *s, struct conn *c, struct br_err *err);
+/* Its owner wants to hear nothing more of it: it is canceled if it lives, and forgotten as soon as
+ * it has ended and nobody follows it. */
+void session_release(struct gw_session *s, const char *why);
 /* The connection has gone: its sessions that are not detached are canceled. Called by `closed` of
  * its protocol, after its sinks were taken off. */
 void sessions_disown(struct gateway *g, struct conn *c);

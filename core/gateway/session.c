@@ -522,6 +522,16 @@ int session_adopt(struct gw_session *s, struct conn *c, struct br_err *err)
     return 0;
 }
 
+void session_release(struct gw_session *s, const char *why)
+{
+    bool runs = s->state == GW_RUNNING;
+    s->owner = NULL;
+    if (!session_cancel(s, why))
+        free_if_forgotten(s);
+    else if (runs)
+        session_changed(s);
+}
+
 void sessions_disown(struct gateway *g, struct conn *c)
 {
     struct sessions *all = sessions_of(g);
@@ -531,13 +541,7 @@ void sessions_disown(struct gateway *g, struct conn *c)
     struct gw_session *next;
     for (struct gw_session *s = all->first; s; s = next) {
         next = s->next;
-        if (s->owner != c)
-            continue;
-        bool runs = s->state == GW_RUNNING;
-        s->owner = NULL;
-        if (!session_cancel(s, "its owner has gone"))
-            free_if_forgotten(s);
-        else if (runs)
-            session_changed(s);
+        if (s->owner == c)
+            session_release(s, "its owner has gone");
     }
 }
