@@ -103,8 +103,8 @@ void acp_forget_fresh(struct acp_session *s)
 {
     struct gw_session *w = s->fresh[0] ? session_find(s->acp->g, s->fresh) : NULL;
     s->fresh[0] = 0;
-    if (w && session_state(w) == GW_CREATED && session_owner(w) == s->acp->c)
-        (void)session_cancel(w, "the client closed its session");
+    if (w && session_owner(w) == s->acp->c)
+        session_release(w, "the client closed its session");
 }
 
 void acp_session_drop(struct acp_session *s)
@@ -245,7 +245,7 @@ static void on_created(void *ctx, struct gw_session *w, int code, const struct b
     if (!w || code < 0) {
         acp_fail_code(a, p->id, code, why);
     } else if (!(s = acp_session_put(a, p->session[0] ? p->session : session_id(w), p->cwd))) {
-        (void)session_cancel(w, "no memory");
+        session_release(w, "there is no memory");
         acp_fail(a, p->id, -32603, "OUT_OF_MEMORY", "there is no memory for another session");
     } else {
         acp_forget_fresh(s);

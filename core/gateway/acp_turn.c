@@ -221,6 +221,7 @@ static void on_ended(struct gw_sink *k, struct gw_session *w)
                  : r->why && *r->why ? r->why
                                      : "the run failed");
     acp_turn_free(t);
+    session_release(w, "it has ended");
 }
 
 void acp_turn_close(struct acp_turn *t, const char *why)
@@ -234,7 +235,7 @@ void acp_turn_close(struct acp_turn *t, const char *why)
     t->run = NULL;
     acp_turn_free(t);
     if (w)
-        (void)session_cancel(w, why);
+        session_release(w, why);
 }
 
 void acp_turn_cancel(struct acp_turn *t)
@@ -253,15 +254,19 @@ bool acp_turn_is(const struct acp_turn *t, const char *id)
 
 static void run(struct acp_turn *t, struct gw_session *w)
 {
-    struct acp *a = t->s->acp;
+    struct acp_session *s = t->s;
+    struct acp *a = s->acp;
     struct br_err err = {0};
     t->sink = (struct gw_sink){.event = on_event, .ended = on_ended};
     t->run = w;
     session_follow(w, &t->sink);
     int r = session_run(w, (char *)t->content.data, t->content.len, 0, 0, &err);
+    if (s->turn != t) /* that has ended it, which was answered */
+        return;
     if (r < 0) {
         acp_fail_code(a, t->id, r, &err);
         acp_turn_free(t);
+        session_release(w, "it could not be run");
         return;
     }
     br_buf_free(&t->content);
@@ -277,7 +282,7 @@ static void on_created(void *ctx, struct gw_session *w, int code, const struct b
     if (mine)
         t->creating = false;
     if (w && (!mine || t->canceled))
-        (void)session_cancel(w, "the client canceled");
+        session_release(w, "the client canceled");
     if (mine && t->canceled) {
         answer_prompt(t, "cancelled", NULL);
         acp_turn_free(t);

@@ -218,6 +218,13 @@ bool session_cancel(struct gw_session *s, const char *why)
     return true;
 }
 
+void session_release(struct gw_session *s, const char *why)
+{
+    (void)session_cancel(s, why);
+    s->owner = NULL;
+    rig.released++;
+}
+
 void sessions_disown(struct gateway *g, struct conn *c)
 {
     (void)g;

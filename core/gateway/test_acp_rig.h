@@ -38,7 +38,7 @@ struct rig {
     unsigned nsessions;
     struct rig_answer answers[16];
     unsigned nanswers;
-    unsigned canceled, disowned;
+    unsigned canceled, disowned, released;
     bool hold;        /* session_create() answers later: rig_created() */
     bool hold_replay; /* the store too: rig_replay() */
     bool draining, too_often;
