@@ -625,6 +625,76 @@ static int run_declared(lua_State *L)
     return 0;
 }
 
+/* ---- what a manifest is, for who only names it ---- */
+
+struct task_job {
+    json_t *tree; /* taken */
+    struct br_compile_task *out;
+    int code;
+    char text[BR_ERR_TEXT_MAX];
+};
+
+static int ignore_warning(lua_State *L)
+{
+    (void)L;
+    return 0;
+}
+
+static uint64_t positive_member(lua_State *L, const char *name)
+{
+    lua_getfield(L, -1, name);
+    lua_Integer v = lua_isinteger(L, -1) ? lua_tointeger(L, -1) : 0;
+    lua_pop(L, 1);
+    return v > 0 ? (uint64_t)v : 0;
+}
+
+static int run_task(lua_State *L)
+{
+    struct task_job *job = lua_touserdata(L, 1);
+    push_member(L, "bridle.schema", "catch");
+    push_member(L, "bridle.manifest", "normalise");
+    br_script_json_push(L, &job->tree);
+    lua_pushcfunction(L, ignore_warning);
+    lua_call(L, 3, 2);
+    if (lua_isnil(L, -2)) {
+        lua_getfield(L, -1, "message");
+        snprintf(job->text, sizeof(job->text), "%s", lua_tostring(L, -1));
+        job->code = BR_E_INVALID_MANIFEST;
+        return 0;
+    }
+    lua_pop(L, 1);
+    lua_getfield(L, -1, "id");
+    snprintf(job->out->id, sizeof(job->out->id), "%s", lua_tostring(L, -1));
+    lua_pop(L, 1);
+    lua_getfield(L, -1, "budget");
+    if (lua_istable(L, -1)) {
+        job->out->tokens = positive_member(L, "max_model_tokens");
+        job->out->tool_calls = positive_member(L, "max_tool_calls");
+    }
+    return 0;
+}
+
+int br_compile_task(struct br_script *s, const char *path, const void *text, size_t n,
+                    struct br_compile_task *out, struct br_err *err)
+{
+    const struct br_compile_in in = {.manifest_path = path, .manifest = text, .manifest_len = n};
+    struct task_job job = {.out = out};
+    json_t *marks = NULL;
+    unsigned line;
+    memset(out, 0, sizeof(*out));
+    int r = parse_manifest(&in, &job.tree, &marks, &line, err);
+    json_decref(marks);
+    if (r < 0)
+        return br_err_wrap(err, "'%s'", path);
+    lua_pushcfunction(s->L, run_task);
+    lua_pushlightuserdata(s->L, &job);
+    r = br_script_call(s, 1, 0, BR_SCRIPT_COMPILE_US, BR_E_INVALID_MANIFEST, err);
+    json_decref(job.tree);
+    if (r == 0 && job.code)
+        r = br_err_set(err, (enum br_code)job.code, "'%s': %s", path, job.text);
+    return r;
+}
+
 int br_compile_declared(struct br_script *s, const char *path, const void *text, size_t n,
                         char *adapter, size_t nadapter, char *profile, size_t nprofile,
                         struct br_err *err)

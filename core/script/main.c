@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "script/serve.h"
+#include "wire/service.h"
 #include "wire/types.h"
 
 static const int script_calls[] = {SYS_timer_create, SYS_timer_settime, SYS_timer_delete};
@@ -118,6 +119,107 @@ static void put_provider(struct br_buf *b, const json_t *p)
     put_texts(b, json_object_get(p, "models"));
 }
 
+static uint8_t access_of(const json_t *o)
+{
+    static const char *const words[] = {"observe", "answer", "operate"};
+    return BR_ACCESS_OBSERVE + which(o, "access", words, 3);
+}
+
+/* A list of texts that the document's check has bounded already. */
+static void get_texts(const json_t *list, void *to, size_t each, uint32_t most, uint32_t *n)
+{
+    for (*n = 0; *n < json_array_size(list) && *n < most; ++*n)
+        snprintf((char *)to + *n * each, each, "%s", json_string_value(json_array_get(list, *n)));
+}
+
+static void get_flag(const json_t *o, const char *key, uint8_t *to)
+{
+    const json_t *v = json_object_get(o, key);
+    if (v)
+        *to = json_is_true(v);
+}
+
+static void get_limits(const json_t *o, struct br_service *s)
+{
+    const struct {
+        const char *name;
+        uint32_t *to;
+    } rows[] = {{"message_bytes", &s->message_bytes},
+                {"fragments", &s->fragments},
+                {"frame_seconds", &s->frame_seconds},
+                {"handshake_seconds", &s->handshake_seconds},
+                {"queue_bytes", &s->queue_bytes},
+                {"connections", &s->connections},
+                {"connections_per_peer", &s->connections_per_peer},
+                {"sessions_per_connection", &s->sessions_per_connection},
+                {"unprompted_seconds", &s->unprompted_seconds},
+                {"ask_seconds", &s->ask_seconds},
+                {"running", &s->running},
+                {"requests_per_second", &s->requests_per_second}};
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++)
+        if (json_object_get(o, rows[i].name))
+            *rows[i].to = get_u32(o, rows[i].name);
+}
+
+static void get_text(const json_t *o, const char *key, char *dst, size_t cap)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+    snprintf(dst, cap, "%s", s ? s : "");
+}
+
+static int get_listeners(const json_t *list, struct br_service *s, struct br_err *err)
+{
+    for (size_t i = 0; i < json_array_size(list) && i < BR_LISTENERS_MAX; i++) {
+        const json_t *o = json_array_get(list, i);
+        struct br_listener *l = &s->listeners[s->nlisteners++];
+        int r = br_listener_parse(json_string_value(json_object_get(o, "address")), l, err);
+        if (r < 0)
+            return br_err_wrap(err, "'service.listen[%zu]'", i + 1);
+        get_flag(o, "tls", &l->tls);
+        get_flag(o, "plaintext", &l->plaintext);
+    }
+    return 0;
+}
+
+/* What is not said has its default. */
+static int get_service(const json_t *o, struct br_service_config *c, struct br_err *err)
+{
+    struct br_service *s = &c->s;
+    const json_t *list = json_object_get(o, "uids"), *tls = json_object_get(o, "tls");
+    br_service_config_default(c);
+    c->given = o != NULL;
+    int r = get_listeners(json_object_get(o, "listen"), s, err);
+    get_text(o, "root", s->root, sizeof(s->root));
+    get_texts(json_object_get(o, "origins"), s->origins, sizeof(s->origins[0]), BR_ORIGINS_MAX,
+              &s->norigins);
+    get_texts(json_object_get(o, "hosts"), s->hosts, sizeof(s->hosts[0]), BR_ORIGINS_MAX,
+              &s->nhosts);
+    for (; s->nuids < json_array_size(list) && s->nuids < BR_SERVICE_UIDS_MAX; s->nuids++)
+        s->uids[s->nuids] = (uint32_t)json_integer_value(json_array_get(list, s->nuids));
+    get_texts(json_object_get(o, "users"), c->users, sizeof(c->users[0]), BR_SERVICE_UIDS_MAX,
+              &c->nusers);
+    list = json_object_get(o, "certificates");
+    for (; s->nnames < json_array_size(list) && s->nnames < BR_SERVICE_NAMES_MAX; s->nnames++) {
+        const json_t *one = json_array_get(list, s->nnames);
+        get_text(one, "name", s->names[s->nnames].name, sizeof(s->names[0].name));
+        s->names[s->nnames].access = access_of(one);
+    }
+    get_flag(o, "token_in_url", &s->token_in_url);
+    get_flag(o, "board", &s->board);
+    get_flag(o, "board_remote", &s->board_remote);
+    get_flag(o, "metrics", &s->metrics);
+    get_flag(o, "detach", &s->detach);
+    get_limits(json_object_get(o, "limits"), s);
+    get_text(o, "otlp", s->otlp, sizeof(s->otlp));
+    get_text(tls, "cert", c->cert, sizeof(c->cert));
+    get_text(tls, "key", c->key, sizeof(c->key));
+    get_text(tls, "client_ca", c->client_ca, sizeof(c->client_ca));
+    get_flag(tls, "require", &c->require_client_cert);
+    if (json_object_get(o, "drain"))
+        c->drain_seconds = get_u32(o, "drain");
+    return r;
+}
+
 static void put_config(struct br_buf *b, const json_t *config)
 {
     const json_t *providers = json_object_get(config, "providers");
@@ -132,6 +234,31 @@ static void put_config(struct br_buf *b, const json_t *config)
         put_text(b, json_array_get(images, i), "image");
     }
     br_serve_put_terms(b, json_object_get(config, "adapters"));
+}
+
+static int on_task(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct serve *s = ctx;
+    char path[BR_PATH_MAX];
+    struct br_compile_task task;
+    struct br_err why = {.code = BR_OK};
+    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(0);
+    br_rd_str(&m->rd, path, sizeof(path));
+    int r = br_msg_blob(m, BR_MANIFEST_MAX, &text, err);
+    if (r == 0)
+        r = br_rd_done(&m->rd);
+    if (r == 0)
+        r = br_serve_fresh(s, err);
+    if (r < 0)
+        return r;
+    r = br_compile_task(s->script, path, text.data, text.len, &task, &why);
+    if (r < 0)
+        return br_serve_fail(c, m->id, &why, path, 0, err);
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_str(&o.buf, task.id);
+    br_buf_put_u64(&o.buf, task.tokens);
+    br_buf_put_u64(&o.buf, task.tool_calls);
+    return br_chan_send(c, BR_MSG_SCRIPT_TASKED, m->id, &o, err);
 }
 
 static int on_config(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
@@ -152,8 +279,15 @@ static int on_config(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     r = br_compile_config(s->script, path, text.data, text.len, &config, &why);
     if (r < 0)
         return br_serve_fail(c, m->id, &why, path, s->script->error_line, err);
+    static struct br_service_config service;
+    r = get_service(json_object_get(config, "service"), &service, &why);
+    if (r < 0) {
+        json_decref(config);
+        return br_serve_fail(c, m->id, &why, path, 0, err);
+    }
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     put_config(&o.buf, config);
+    br_service_config_put(&o.buf, &service);
     json_decref(config);
     return br_chan_send(c, BR_MSG_SCRIPT_CONFIGURED, m->id, &o, err);
 }
@@ -212,6 +346,7 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
         br_chan_permit(c, BR_MSG_SCRIPT_CONFIG);
         br_chan_permit(c, BR_MSG_SCRIPT_ADAPTER);
         br_chan_permit(c, BR_MSG_SCRIPT_MANIFEST);
+        br_chan_permit(c, BR_MSG_SCRIPT_TASK);
     } else if (s->purpose == BR_SCRIPT_INSPECT) {
         r = br_serve_inspect_start(s, err);
         if (r < 0)
@@ -236,6 +371,7 @@ static const struct br_msg_rule sup_rules[] = {
     {BR_MSG_SCRIPT_CONFIG, 0, 9, BR_MSG_MAX, 0, 1, on_config},
     {BR_MSG_SCRIPT_ADAPTER, 0, 17, BR_MSG_MAX, 0, 1, br_serve_harness},
     {BR_MSG_SCRIPT_MANIFEST, 0, 9, BR_MSG_MAX, 0, 1, br_serve_declared},
+    {BR_MSG_SCRIPT_TASK, 0, 9, BR_MSG_MAX, 0, 1, on_task},
     {BR_MSG_INSPECT_EVAL, 0, 29, BR_MSG_MAX, 0, 1, br_serve_inspect_eval},
     {BR_MSG_INSPECT_DATA, BR_ONCE, 13, BR_MSG_MAX, 0, 1, br_serve_inspect_data},
     {BR_MSG_INSPECT_NAMES, 0, 4, BR_NAME_MAX, 0, 0, br_serve_inspect_names},

@@ -110,6 +110,12 @@ static int on_answer(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
         br_buf_init(&a->body, BR_MSG_MAX);
         br_buf_put(&a->body, m->rd.p, m->rd.len);
         return 0;
+    case BR_MSG_SCRIPT_TASKED: {
+        br_rd_str(&m->rd, a->text, sizeof(a->text));
+        uint64_t tokens = br_rd_u64(&m->rd);
+        a->line = (uint32_t)(tokens * 1000 + br_rd_u64(&m->rd));
+        break;
+    }
     default: /* ROLE_READY */
         br_rd_str(&m->rd, a->file, sizeof(a->file));
         br_rd_str(&m->rd, a->text, sizeof(a->text));
@@ -122,6 +128,7 @@ static int on_answer(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
 static const struct br_msg_rule rules[] = {
     {BR_MSG_ROLE_READY, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_answer},
     {BR_MSG_SCRIPT_CONFIGURED, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_answer},
+    {BR_MSG_SCRIPT_TASKED, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_answer},
     {BR_MSG_SCRIPT_FAILED, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_answer},
     {BR_MSG_COMPILED, BR_PERMIT, 0, BR_MSG_MAX, 0, 2, on_answer},
     {BR_MSG_COMPILE_ERRORS, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_answer},

@@ -271,6 +271,13 @@ int br_compile_vote(struct br_script *s, const void *request, size_t n, enum br_
 /* Evaluate a configuration; `out` receives it as JSON. */
 int br_compile_config(struct br_script *s, const char *path, const void *text, size_t n,
                       json_t **out, struct br_err *err);
+/* Check a manifest; its id, and what its budget says (0: nothing). -BR_E_INVALID_MANIFEST. */
+struct br_compile_task {
+    char id[BR_NAME_MAX];
+    uint64_t tokens, tool_calls;
+};
+int br_compile_task(struct br_script *s, const char *path, const void *text, size_t n,
+                    struct br_compile_task *out, struct br_err *err);
 /* The pair of adapter and profile that a manifest declares; "" for none. Nothing else of it is
  * looked at. -BR_E_INVALID_MANIFEST. */
 int br_compile_declared(struct br_script *s, const char *path, const void *text, size_t n,

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "script/rig.h"
+#include "wire/service.h"
 #include "wire/types.h"
 
 static void configure(struct rig *g, const char *text)
@@ -152,7 +153,171 @@ static void test_config(void **state)
     expect_str(&r, "workspace-v1");
     expect_str(&r, "debian");
     assert_int_equal(br_rd_u32(&r), 0); /* no adapters */
+    struct br_service_config service;
+    br_service_config_get(&r, &service); /* there is none: defaults */
+    assert_true(!service.given && service.s.nlisteners == 0 && service.s.ask_seconds == 120);
     assert_int_equal(br_rd_done(&r), 0);
+    assert_int_equal(rig_stop(&g), 0);
+}
+
+static void served(struct rig *g, const char *text, struct br_service_config *c)
+{
+    struct br_rd r;
+    char whole[4096];
+    snprintf(whole, sizeof(whole), "return { api = 1, service = { %s } }", text);
+    configure(g, whole);
+    if (g->a.type != BR_MSG_SCRIPT_CONFIGURED)
+        fail_msg("%s", g->a.text);
+    br_rd_init(&r, g->a.body.data, g->a.body.len);
+    expect_str(&r, "");
+    for (int i = 0; i < 3; i++) /* no providers, images, adapters */
+        assert_int_equal(br_rd_u32(&r), 0);
+    br_service_config_get(&r, c);
+    assert_int_equal(br_rd_done(&r), 0);
+    assert_true(c->given);
+}
+
+static void test_service(void **state)
+{
+    static struct br_service_config c;
+    struct rig g;
+    (void)state;
+    rig_start(&g, BR_SCRIPT_CONFIG);
+    served(&g, "", &c);
+    assert_true(c.s.nlisteners == 0 && !c.s.root[0] && c.s.board && c.s.metrics && !c.s.detach);
+    assert_true(c.s.message_bytes == 1u << 20 && c.s.running == 8 && c.drain_seconds == 30);
+    served(&g,
+           "listen = { '127.0.0.1:8765', '[::1]:0', '/run/x.sock', { address = '0.0.0.0:8443', tls "
+           "= true }, { address = '10.0.0.1:1', plaintext = true } }, root = '/srv/work', "
+           "origins = { 'https://Board.example:8443' }, hosts = { 'board.example' }, users = { "
+           "'alice', 1000, 'bob' }, certificates = { ['ops laptop'] = 'operate', b = 'observe' }, "
+           "tls = { cert = '/c', key = '/k', client_ca = '/a', require_client_cert = true }, "
+           "token_in_url = true, board = false, board_remote = true, metrics = false, detach = "
+           "'allow', otlp = 'http://127.0.0.1:4318', drain = 7, limits = { running = 16, "
+           "message_bytes = 4096, requests_per_second = 0 }",
+           &c);
+    const struct br_service *s = &c.s;
+    assert_int_equal(s->nlisteners, 5);
+    const struct br_listener *l = s->listeners;
+    assert_true(l[0].kind == BR_LISTENER_TCP && l[0].loopback && l[0].port == 8765 && !l[0].tls);
+    assert_string_equal(l[1].address, "::1");
+    assert_true(l[1].loopback && l[1].port == 0);
+    assert_true(l[2].kind == BR_LISTENER_UNIX);
+    assert_string_equal(l[2].address, "/run/x.sock");
+    assert_true(l[3].tls && !l[3].loopback && l[4].plaintext);
+    assert_string_equal(s->root, "/srv/work");
+    assert_string_equal(s->origins[0], "https://board.example:8443");
+    assert_string_equal(s->hosts[0], "board.example");
+    assert_true(s->nuids == 1 && s->uids[0] == 1000 && c.nusers == 2);
+    assert_string_equal(c.users[1], "bob");
+    assert_true(s->nnames == 2 && s->names[1].access == BR_ACCESS_OPERATE);
+    assert_string_equal(s->names[1].name, "ops laptop");
+    assert_true(s->names[0].access == BR_ACCESS_OBSERVE);
+    assert_string_equal(c.client_ca, "/a");
+    assert_true(c.require_client_cert && c.drain_seconds == 7);
+    assert_true(s->token_in_url && !s->board && s->board_remote && !s->metrics && s->detach);
+    assert_true(s->running == 16 && s->message_bytes == 4096 && s->requests_per_second == 0);
+    assert_string_equal(s->otlp, "http://127.0.0.1:4318");
+    assert_int_equal(rig_stop(&g), 0);
+}
+
+static void test_bad_services(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } list[] = {
+        {"lisen = {}", "did you mean 'listen'"},
+        {"listen = {}", "at least 1 element"},
+        {"listen = { 1 }", "expected a mapping"},
+        {"listen = { 'localhost:1' }", "'service.listen[1]'"},
+        {"listen = { 'localhost:1' }", "is a number"},
+        {"listen = { '127.0.0.1:1', '127.0.0.1' }", "'service.listen[2]'"},
+        {"listen = { '127.0.0.1:' }", "ADDRESS:PORT"},
+        {"listen = { '127.0.0.1:65536' }", "at most 65535"},
+        {"listen = { '::1:1' }", "is a number"},
+        {"listen = { '[::ffff:127.0.0.1]:1' }", "is a number"},
+        {"listen = { 'run/x.sock' }", "ADDRESS:PORT"},
+        {"listen = { '/' .. ('x'):rep(107) }", "longer"},
+        {"listen = { { address = '/x', tls = true } }", "not for a Unix socket"},
+        {"listen = { { address = '1.2.3.4:1', tls = true, plaintext = true } }", "exclude"},
+        {"listen = { { address = '1.2.3.4:1', tls = true } }", "where certificate and key are"},
+        {"listen = { { addres = '1.2.3.4:1' } }", "did you mean 'address'"},
+        {"listen = { '/1', '/2', '/3', '/4', '/5', '/6', '/7', '/8', '/9' }", "more than 8"},
+        {"root = 'work'", "an absolute path"},
+        {"origins = { 'board.example' }", "an origin such as"},
+        {"origins = { 'https://a/b' }", "an origin such as"},
+        {"hosts = { 'a b' }", "a host"},
+        {"users = { -1 }", "an integer from 0"},
+        {"users = { 1.5 }", "expected a text"},
+        {"users = { 4294967295 }", "an integer from 0"},
+        {"certificates = { a = 'admin' }", "expected one of 'observe'"},
+        {"certificates = { a = 'oprate' }", "did you mean 'operate'"},
+        {"certificates = { ['a\\n'] = 'operate' }", "ASCII"},
+        {"tls = { cert = '/a' }", "lacks the key 'key'"},
+        {"tls = { cert = 'a', key = '/b' }", "an absolute path"},
+        {"tls = { cert = '/a', key = '/b', require_client_cert = true }", "needs 'client_ca'"},
+        {"board = 1", "true or false"},
+        {"detach = true", "expected one of 'deny', 'allow'"},
+        {"limits = { runing = 1 }", "did you mean 'running'"},
+        {"limits = { running = 0 }", "an integer from 1 to 64"},
+        {"limits = { running = 65 }", "an integer from 1 to 64"},
+        {"limits = { message_bytes = 16777217 }", "an integer from"},
+        {"limits = { message_bytes = 16777216 }", "less than one message"},
+        {"otlp = '127.0.0.1:4318'", "an address such as"},
+        {"drain = -1", "an integer from 0"},
+    };
+    struct rig g;
+    (void)state;
+    rig_start(&g, BR_SCRIPT_CONFIG);
+    for (size_t i = 0; i < BR_ARRAY_LEN(list); i++) {
+        char whole[1024];
+        snprintf(whole, sizeof(whole), "return { api = 1, service = { %s } }", list[i].text);
+        configure(&g, whole);
+        if (g.a.type != BR_MSG_SCRIPT_FAILED)
+            fail_msg("not refused: %s", list[i].text);
+        rig_says(&g, list[i].says);
+        rig_code(&g, "INVALID_CONFIG");
+    }
+    assert_int_equal(rig_stop(&g), 0);
+}
+
+/* A manifest by name: which id it has, and what its budget says. */
+static void task(struct rig *g, const char *text)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_str(&o.buf, "tasks/a.yaml");
+    br_out_blob(&o, text, strlen(text));
+    assert_int_equal(br_chan_send(&g->sup, BR_MSG_SCRIPT_TASK, 9, &o, NULL), 0);
+    rig_wait(g, 30000);
+}
+
+static void test_task(void **state)
+{
+#define TASK(more)                                                                                 \
+    "id: fix-a\ntitle: t\ngoal: g\nacceptance: [a]\nallowed_paths: [src/**]\n"                     \
+    "permissions: {fs.read: allow}\ndelivery: {type: none}\n" more
+    struct rig g;
+    (void)state;
+    rig_start(&g, BR_SCRIPT_CONFIG);
+    task(&g, TASK("budget: {max_model_tokens: 70, max_tool_calls: 3}\n"));
+    assert_int_equal(g.a.type, BR_MSG_SCRIPT_TASKED);
+    assert_string_equal(g.a.text, "fix-a");
+    assert_int_equal(g.a.line, 70003);
+    task(&g, TASK(""));
+    assert_int_equal(g.a.type, BR_MSG_SCRIPT_TASKED);
+    assert_int_equal(g.a.line, 0);
+    static const char *const bad[] = {"",
+                                      "[1]",
+                                      "id: [",
+                                      TASK("more: 1\n"),
+                                      "id: fix-a\n",
+                                      TASK("budget: {max_tool_calls: 0}\n")};
+    for (size_t i = 0; i < BR_ARRAY_LEN(bad); i++) {
+        task(&g, bad[i]);
+        assert_int_equal(g.a.type, BR_MSG_SCRIPT_FAILED);
+        rig_code(&g, "INVALID_MANIFEST");
+        rig_says(&g, "tasks/a.yaml");
+    }
     assert_int_equal(rig_stop(&g), 0);
 }
 
@@ -381,9 +546,11 @@ static void test_other_purpose(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_config),  cmocka_unit_test(test_bad_configs),
-        cmocka_unit_test(test_adapter), cmocka_unit_test(test_adapter_failures),
-        cmocka_unit_test(test_shell),   cmocka_unit_test(test_other_purpose),
+        cmocka_unit_test(test_config),           cmocka_unit_test(test_service),
+        cmocka_unit_test(test_bad_services),     cmocka_unit_test(test_task),
+        cmocka_unit_test(test_bad_configs),      cmocka_unit_test(test_adapter),
+        cmocka_unit_test(test_adapter_failures), cmocka_unit_test(test_shell),
+        cmocka_unit_test(test_other_purpose),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

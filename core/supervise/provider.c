@@ -11,6 +11,7 @@
 
 #include "image/image.h"
 #include "supervise/supervise_priv.h"
+#include "wire/service.h"
 
 #define CONFIG_TIMEOUT_US (5u * 1000000u)
 #define DEFAULT_TIMEOUT_S 120u
@@ -155,6 +156,7 @@ static int malformed_config(struct br_err *err)
 static int read_config(struct supervisor *s, const char *want, const char *model, uint32_t *n,
                        bool *found, bool *named, struct br_err *err)
 {
+    static struct br_service_config service;
     struct br_rd r;
     char fallback[BR_NAME_MAX];
     br_rd_init(&r, s->config_reply.data, s->config_reply.len);
@@ -175,6 +177,7 @@ static int read_config(struct supervisor *s, const char *want, const char *model
         br_rd_str(&r, s->images[i].image, sizeof(s->images[i].image));
     }
     harness_read_terms(s, &r);
+    br_service_config_get(&r, &service); /* a run has nothing of it */
     return br_rd_done(&r) < 0 ? malformed_config(err) : 0;
 }
 

@@ -137,7 +137,8 @@
        br_key_from), str key_name, str key_at (variable or path), [str]n command, u32 command_s,   \
        str ca_file, str proxy, u8 auth (enum br_auth), u32 routes (bits of enum br_route), u8      \
        answers (enum br_answers), u32 connect_s, u32 first_byte_s, u32 idle_s, u32 total_s, u8     \
-       streaming, [str model]n]n, [str profile, str image]n, [struct br_adapter_terms]n */         \
+       streaming, [str model]n]n, [str profile, str image]n, [struct br_adapter_terms]n, struct    \
+       br_service_config (wire/service.h) */                                                       \
     X(SCRIPT_CONFIGURED, 0x0222)                                                                   \
     /* bridled -> script (purpose config): what is this adapter, for this profile? str adapter     \
        (ID@REVISION), str profile, str path of its adapter.lua (""), blob its text ("" for the     \
@@ -150,6 +151,11 @@
     X(SCRIPT_MANIFEST, 0x0225)                                                                     \
     /* str adapter (ID@REVISION), str profile; both "": none */                                    \
     X(SCRIPT_DECLARED, 0x0226)                                                                     \
+    /* bridled -> script (purpose config): check this manifest. str path, blob manifest. Answer:   \
+       SCRIPT_TASKED or SCRIPT_FAILED */                                                           \
+    X(SCRIPT_TASK, 0x0227)                                                                         \
+    /* str id, u64 max_model_tokens, u64 max_tool_calls (0: it does not say) */                    \
+    X(SCRIPT_TASKED, 0x0228)                                                                       \
     /* bridled -> broker: str run_id, str model, struct br_lease (see br_lease_put); fds: session, \
        egress, and the page of the account (see account.h; absent: it is nowhere) */               \
     X(BROKER_START, 0x0230)                                                                        \

@@ -4,7 +4,10 @@
  */
 #include "wire/service.h"
 
+#include <arpa/inet.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 
 void br_service_default(struct br_service *s)
 {
@@ -22,6 +25,48 @@ void br_service_default(struct br_service *s)
                              .ask_seconds = 120,
                              .running = 8,
                              .requests_per_second = 200};
+}
+
+static int bad_listener(const char *text, const char *why, struct br_err *err)
+{
+    return br_err_set(err, BR_E_INVALID_CONFIG, "'%.200s' is no place to listen at: %s", text, why);
+}
+
+int br_listener_parse(const char *text, struct br_listener *l, struct br_err *err)
+{
+    char host[64];
+    struct in_addr v4;
+    struct in6_addr v6;
+    memset(l, 0, sizeof(*l));
+    if (text[0] == '/') {
+        if (strlen(text) >= sizeof(((struct sockaddr_un *)NULL)->sun_path))
+            return bad_listener(text, "the path is longer than one of a socket may be", err);
+        l->kind = BR_LISTENER_UNIX;
+        snprintf(l->address, sizeof(l->address), "%s", text);
+        return 0;
+    }
+    l->kind = BR_LISTENER_TCP;
+    const char *colon = strrchr(text, ':'), *port = colon ? colon + 1 : "";
+    size_t n = colon ? (size_t)(colon - text) : 0;
+    if (n == 0 || strlen(port) == 0 || strlen(port) > 5 ||
+        strspn(port, "0123456789") != strlen(port))
+        return bad_listener(text, "write ADDRESS:PORT, or the absolute path of a Unix socket", err);
+    long number = strtol(port, NULL, 10);
+    if (number > UINT16_MAX)
+        return bad_listener(text, "a port is at most 65535", err);
+    l->port = (uint16_t)number;
+    bool brackets = text[0] == '[' && text[n - 1] == ']';
+    snprintf(host, sizeof(host), "%.*s", (int)(brackets ? n - 2 : n), brackets ? text + 1 : text);
+    if (!brackets && inet_pton(AF_INET, host, &v4) == 1) {
+        l->loopback = (ntohl(v4.s_addr) >> 24) == 127;
+        return inet_ntop(AF_INET, &v4, l->address, sizeof(l->address)) ? 0 : -BR_E_INTERNAL;
+    }
+    if (brackets && inet_pton(AF_INET6, host, &v6) == 1 && !IN6_IS_ADDR_V4MAPPED(&v6)) {
+        l->loopback = IN6_IS_ADDR_LOOPBACK(&v6);
+        return inet_ntop(AF_INET6, &v6, l->address, sizeof(l->address)) ? 0 : -BR_E_INTERNAL;
+    }
+    return bad_listener(text, "the address is a number, such as 127.0.0.1 or [::1], and no name",
+                        err);
 }
 
 static void put_listener(struct br_buf *b, const struct br_listener *l)
@@ -152,4 +197,42 @@ void br_token_get(struct br_rd *r, struct br_token *t)
     t->access = get_access(r);
     for (size_t i = 0; i < sizeof(t->sha256); i++)
         t->sha256[i] = br_rd_u8(r);
+}
+
+void br_service_config_default(struct br_service_config *c)
+{
+    memset(c, 0, sizeof(*c));
+    br_service_default(&c->s);
+    c->drain_seconds = 30;
+}
+
+void br_service_config_put(struct br_buf *b, const struct br_service_config *c)
+{
+    br_buf_put_u8(b, c->given);
+    br_service_put(b, &c->s);
+    br_buf_put_u32(b, c->nusers);
+    for (uint32_t i = 0; i < c->nusers; i++)
+        br_buf_put_str(b, c->users[i]);
+    br_buf_put_str(b, c->cert);
+    br_buf_put_str(b, c->key);
+    br_buf_put_str(b, c->client_ca);
+    br_buf_put_u8(b, c->require_client_cert);
+    br_buf_put_u32(b, c->drain_seconds);
+}
+
+void br_service_config_get(struct br_rd *r, struct br_service_config *c)
+{
+    memset(c, 0, sizeof(*c));
+    c->given = br_rd_u8(r);
+    br_service_get(r, &c->s);
+    c->nusers = get_count(r, BR_SERVICE_UIDS_MAX);
+    for (uint32_t i = 0; i < c->nusers; i++)
+        br_rd_str(r, c->users[i], sizeof(c->users[i]));
+    br_rd_str(r, c->cert, sizeof(c->cert));
+    br_rd_str(r, c->key, sizeof(c->key));
+    br_rd_str(r, c->client_ca, sizeof(c->client_ca));
+    c->require_client_cert = br_rd_u8(r);
+    c->drain_seconds = br_rd_u32(r);
+    if (c->given > 1 || c->require_client_cert > 1)
+        r->failed = true;
 }

@@ -70,6 +70,26 @@ void br_service_default(struct br_service *s);
 void br_service_put(struct br_buf *b, const struct br_service *s);
 void br_service_get(struct br_rd *r, struct br_service *s);
 
+/*
+ * "ADDRESS:PORT", "[ADDRESS]:PORT" or an absolute path; addresses are numbers, not names. 0 with
+ * all of `l` filled but tls and plaintext, or -BR_E_INVALID_CONFIG and a sentence.
+ */
+int br_listener_parse(const char *text, struct br_listener *l, struct br_err *err);
+
+/* All that bridle.lua says of the service: what goes to the gateway, and bridled's own part. */
+struct br_service_config {
+    uint8_t given;       /* it has `service`; else everything is a default */
+    struct br_service s; /* no listeners: the default ones; root "": not said */
+    uint32_t nusers;     /* beside s.uids: */
+    char users[BR_SERVICE_UIDS_MAX][64];
+    char cert[BR_PATH_MAX], key[BR_PATH_MAX], client_ca[BR_PATH_MAX]; /* "": there is none */
+    uint8_t require_client_cert;
+    uint32_t drain_seconds; /* how long those that run may go on when the service ends; 30 */
+};
+void br_service_config_default(struct br_service_config *c);
+void br_service_config_put(struct br_buf *b, const struct br_service_config *c);
+void br_service_config_get(struct br_rd *r, struct br_service_config *c);
+
 /* A bearer token: 32 random bytes as 64 hex digits, of which only the hash is kept. */
 struct br_token {
     char name[64];      /* kebab-case */

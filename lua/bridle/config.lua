@@ -14,12 +14,13 @@
 local json = require "json"
 local adapters = require "bridle.adapters"
 local provider = require "bridle.provider"
+local service = require "bridle.service"
 local schema = require "bridle.schema"
 
 local config = {}
 
 local KEYS = { api = "required", default_model = "optional", providers = "optional",
-  profiles = "optional", keys = "optional", adapters = "optional" }
+  profiles = "optional", keys = "optional", adapters = "optional", service = "optional" }
 local PROFILE = { image = "required" }
 local MAX = { profiles = 16, image = 255, providers = 16 }
 
@@ -68,7 +69,8 @@ function config.normalise(value)
   schema.object(value, "", KEYS)
   if value.api ~= 1 then schema.expected("api", "1", value.api) end
   local terms = adapters.terms(value.adapters)
-  if value.providers == nil and value.profiles == nil and value.adapters == nil then
+  local served = value.service ~= nil and service.normalise(value.service) or nil
+  if value.providers == nil and value.profiles == nil and value.adapters == nil and not served then
     schema.fail("", "the document lacks the key 'providers'")
   end
   local images, keys = profiles(value.profiles or {}), provider.keys(value.keys)
@@ -76,7 +78,8 @@ function config.normalise(value)
     if value.default_model ~= nil then
       schema.fail("default_model", "'default_model' names a provider, and there is none")
     end
-    return { default_model = "", providers = json.array({}), images = images, adapters = terms }
+    return { default_model = "", providers = json.array({}), images = images, adapters = terms,
+      service = served }
   end
   schema.map(value.providers, "providers")
   local providers = json.array({})
@@ -91,7 +94,7 @@ function config.normalise(value)
   end
   if #providers == 0 then schema.fail("providers", "'providers' names no provider") end
   return { default_model = default_model(value.default_model, providers), providers = providers,
-    images = images, adapters = terms }
+    images = images, adapters = terms, service = served }
 end
 
 --- The same, with a refusal raised as a text.
