@@ -330,6 +330,36 @@ const struct br_cli_verb br_cli_verbs[] = {
         .run = br_cli_image,
     },
     {
+        .name = "acp",
+        .synopsis = "[options]",
+        .summary = "be an agent for an editor (Agent Client Protocol on stdin and stdout)",
+        .details =
+            "For editors, which start it themselves: Zed, JetBrains, Neovim, Emacs and any\n"
+            "other client of the Agent Client Protocol, version 1. Speaks to the service of\n"
+            "this machine ('bridle serve'), or to the one that --connect names. Where none\n"
+            "runs, and always with --root, --policy, --config or --scenario, it starts one of\n"
+            "its own, which nobody else can reach and which ends with it. What the agent\n"
+            "wants to do is decided by the operator's policy; the editor shows the asks.",
+        .opts = {{"connect", 0, "URL",
+                  "a service that runs: ws://HOST[:PORT], wss://..., or\n"
+                  "unix:PATH",
+                  BR_COMPLETE_NONE},
+                 {"token-file", 0, "FILE", "a bearer token for it (default: $BRIDLE_TOKEN)",
+                  BR_COMPLETE_FILE},
+                 {"ca", 0, "FILE", "authorities that wss:// is checked with, PEM",
+                  BR_COMPLETE_FILE},
+                 {"cert", 0, "FILE", "a certificate to show, PEM", BR_COMPLETE_FILE},
+                 {"key", 0, "FILE", "its private key, PEM", BR_COMPLETE_FILE},
+                 {"root", 0, "DIR",
+                  "of a service of its own: workspaces lie below it\n"
+                  "(default: the present directory)",
+                  BR_COMPLETE_DIR},
+                 OPT_POLICY,
+                 OPT_CONFIG,
+                 {"scenario", 0, "FILE", "what the scripted provider plays", BR_COMPLETE_FILE}},
+        .run = br_cli_acp,
+    },
+    {
         .name = "demo",
         .synopsis = "[options]",
         .summary = "a scripted agent repairs a small sample project",

@@ -13,7 +13,7 @@ _bridle_policy() {
 _bridle() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
   local verb=${COMP_WORDS[1]}
-  local verbs="run observe exec plan activate validate policy show promote state repl doctor image demo selftest bench help"
+  local verbs="run observe exec plan activate validate policy show promote state repl doctor image acp demo selftest bench help"
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
     _bridle_words "$verbs --help --version"
@@ -203,6 +203,25 @@ _bridle() {
           case $cur in
             -*) _bridle_words "--name --format --suite --mirror --unpack-only --max-bytes --max-files --max-seconds --json --help" ;;
             *) _bridle_files ;;
+          esac
+          ;;
+      esac
+      ;;
+    acp)
+      case $prev in
+        --connect) : ;;
+        --token-file) _bridle_files ;;
+        --ca) _bridle_files ;;
+        --cert) _bridle_files ;;
+        --key) _bridle_files ;;
+        --root) _bridle_dirs ;;
+        -p | --policy) _bridle_files ;;
+        --config) _bridle_files ;;
+        --scenario) _bridle_files ;;
+        *)
+          case $cur in
+            -*) _bridle_words "--connect --token-file --ca --cert --key --root --policy --config --scenario --help" ;;
+            *) : ;;
           esac
           ;;
       esac
