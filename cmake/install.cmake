@@ -3,7 +3,7 @@
 # and pid 1 are part of it for the controls of `bridle selftest --attack` alone; nothing else starts
 # them. bridle-bench is not: it measures a build, against programs that are made for measuring.
 include(GNUInstallDirs)
-set(programs bridle bridled bridle-audit bridle-broker bridle-egress bridle-image bridle-init
+set(programs bridle bridled bridle-audit bridle-broker bridle-egress bridle-gateway bridle-image bridle-init
              bridle-launch bridle-promote bridle-script bridle-scripted bridle-session
              bridle-selftest bridle-attack bridle-launch-weak bridle-init-weak)
 foreach(program ${programs})

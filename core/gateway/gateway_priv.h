@@ -303,6 +303,8 @@ int replay_on_reading(struct gateway *g, struct br_msg *m, struct br_err *err);
 /* The sessions of this gateway; NULL until the first. session.c's and replay.c's own. */
 void **gw_sessions_slot(struct gateway *g);
 void **gw_replays_slot(struct gateway *g);
+/* otlp.c: the channel of bridle-egress, which is then its own. */
+int otlp_begin(struct gateway *g, int fd, struct br_err *err);
 /* otlp.c: what a finished session tells telemetry; nothing if there is none. */
 void otlp_event(struct gateway *g, struct gw_session *s, const struct gw_event *e);
 void otlp_ended(struct gateway *g, struct gw_session *s);

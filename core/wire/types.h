@@ -21,6 +21,7 @@ enum br_role_uid {
     BR_UID_EGRESS = 60715,
     BR_UID_SCRIPTED = 60716,
     BR_UID_IMPORT = 60717, /* programs that take archives apart; bridle-image starts them */
+    BR_UID_GATEWAY = 60718,
     BR_UID_TLS = 60719,
     /* sandboxes of identity "dedicated", uid and gid; one of these per launcher */
     BR_UID_SANDBOX = 60720,

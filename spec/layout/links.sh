@@ -100,6 +100,7 @@ only bridle-script 'liblua5\.4\.so\.0|libjansson\.so\.4|libyaml-0\.so\.2|libtree
 must_not bridle-broker lua sqlite curl treesitter
 must_not bridle-egress lua jansson sqlite websockets treesitter
 must_not bridle-audit lua curl websockets treesitter
+must_not bridle-gateway lua sqlite curl openssl websockets treesitter
 must_not bridle-image "${privileged[@]}"
 must_not bridle sqlite seccomp treesitter lua
 must_not bridle-init "${privileged[@]}"
