@@ -401,6 +401,8 @@ static int prepare(struct gateway *g, struct br_err *err)
     g->started_us = br_now_us();
     peers_init(&g->peers);
     br_service_default(&g->settings);
+    char at[32];
+    br_time_iso(at, br_now_wall_us()); /* the library reads its time zone once, for no use */
     br_random(&seed, sizeof(seed));
     json_object_seed(seed | 1); /* otherwise jansson opens /dev/urandom, behind the filter */
     br_chan_init(&g->sup, 3, "bridled", sup_rules, BR_ARRAY_LEN(sup_rules), g);
