@@ -292,6 +292,11 @@ void session_create(struct gateway *g, struct conn *owner, const char *workspace
         check_failed(c, -BR_E_CANCELED, "no session was created: the service is going down");
         return;
     }
+    if (strlen(workspace) >= BR_PATH_MAX || (model && strlen(model) >= BR_NAME_MAX)) {
+        check_failed(c, -BR_E_INVALID_WORKSPACE,
+                     "no session was created: the workspace or the model is a name of nothing");
+        return;
+    }
     br_buf_put_str(&o.buf, workspace);
     br_buf_put_str(&o.buf, task_id ? task_id : "");
     br_buf_put_str(&o.buf, model ? model : "");
@@ -338,6 +343,13 @@ static struct check *check_take(struct sessions *all, uint64_t id)
     return NULL;
 }
 
+/* An id stands in messages as it is. */
+static bool is_plain(const char *id)
+{
+    size_t n = strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.");
+    return n > 0 && !id[n];
+}
+
 int session_on_checked(struct gateway *g, struct br_msg *m, struct br_err *err)
 {
     char text[BR_ERR_TEXT_MAX], id[BR_ID_MAX];
@@ -349,7 +361,7 @@ int session_on_checked(struct gateway *g, struct br_msg *m, struct br_err *err)
     (void)br_rd_u64(&m->rd); /* the manifest's budgets: bridled clamps to them */
     (void)br_rd_u64(&m->rd);
     struct check *c = br_rd_done(&m->rd) < 0 ? NULL : check_take(sessions_of(g), m->id);
-    if (!c || (code == 0 && (!id[0] || session_find(g, id)))) {
+    if (!c || (code == 0 && (!is_plain(id) || session_find(g, id)))) {
         free(c);
         return br_err_set(err, BR_E_PEER_PROTOCOL, "'bridled' sent a malformed GATE_CHECKED");
     }
