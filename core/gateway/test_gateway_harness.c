@@ -10,18 +10,7 @@
 
 #include <cmocka.h>
 
-#include "gateway/test_world.h"
-
-#define CAPS "\"capabilities\":{\"streaming\":true,\"permissioning\":true}"
-#define EXT                                                                                        \
-    "\"capabilities\":{\"streaming\":true,\"permissioning\":true,\"sessions\":true,"               \
-    "\"extensions\":[\"bridle/1\"]}"
-#define INIT(caps)                                                                                 \
-    "{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{\"protocolVersion\":"     \
-    "\"harness/acp/1\",\"clientName\":\"c\"," caps "}}"
-#define REQ(id, method, params)                                                                    \
-    "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"method\":\"" method "\",\"params\":{" params "}}"
-#define RESULT(id, result) "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"result\":" result "}"
+#include "gateway/test_strict.h"
 
 static int setup(void **state)
 {
@@ -33,127 +22,6 @@ static int teardown(void **state)
 {
     struct gateway *g = *state;
     return world_free(&g) ? 0 : -1;
-}
-
-/* ---- what was heard ---- */
-
-static void hears(struct conn *c, const char *text)
-{
-    const char *heard = world_heard(c);
-    assert_non_null(heard);
-    assert_string_equal(heard, text);
-}
-
-static void silent(struct conn *c)
-{
-    const char *heard = world_heard(c);
-    if (heard)
-        fail_msg("heard '%s', and nothing was to be", heard);
-}
-
-/* An error with this id (as JSON), code and name, and nothing else in it. */
-static void refused(struct conn *c, const char *id, int code, const char *name)
-{
-    json_t *v = world_heard_json(c), *want = json_loads(id, JSON_DECODE_ANY, NULL);
-    json_t *got_id, *message;
-    const char *version, *data;
-    int got;
-    if (!v || json_unpack_ex(v, NULL, JSON_STRICT, "{s:s, s:o, s:{s:i, s:o, s:{s:s}}}", "jsonrpc",
-                             &version, "id", &got_id, "error", "code", &got, "message", &message,
-                             "data", "code", &data) < 0)
-        fail_msg("no error %d was heard", code);
-    if (got != code || strcmp(data, name) != 0 || !json_equal(got_id, want))
-        fail_msg("heard %d (%s) '%s', not %d (%s) for id %s", got, data,
-                 json_string_value(message), code, name, id);
-    assert_true(json_string_length(message) > 0);
-    json_decref(v);
-    json_decref(want);
-}
-
-static struct conn *connect_as(struct gateway *g, const char *caps, const char *name,
-                               enum br_access access)
-{
-    struct conn *c = world_connect(g, &gw_harness, name, access);
-    world_say(g, c, "{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{"
-                    "\"protocolVersion\":\"harness/acp/1\",\"clientName\":\"c\",%s}}",
-              caps);
-    json_t *v = world_heard_json(c);
-    assert_non_null(json_object_get(v, "result"));
-    json_decref(v);
-    return c;
-}
-
-static struct conn *client(struct gateway *g)
-{
-    return connect_as(g, CAPS, "uid:1000", BR_ACCESS_OPERATE);
-}
-
-static struct conn *extended(struct gateway *g)
-{
-    return connect_as(g, EXT, "token:ops", BR_ACCESS_OPERATE);
-}
-
-/* A session of its own; bridled's side of it. */
-static struct run *created(struct gateway *g, struct conn *c)
-{
-    world_say(g, c, REQ("1", "session/new", "\"workspace\":\"/srv/work/a\""));
-    struct run *r = &g->runs[g->nruns - 1];
-    char want[128];
-    snprintf(want, sizeof(want), RESULT("1", "{\"sessionId\":\"%s\"}"), r->id);
-    hears(c, want);
-    return r;
-}
-
-static void prompt(struct gateway *g, struct conn *c, const char *session)
-{
-    world_say(g, c, REQ("2", "session/prompt", "\"sessionId\":\"%s\",\"content\":\"do it\""),
-              session);
-}
-
-static struct run *running(struct gateway *g, struct conn *c)
-{
-    struct run *r = created(g, c);
-    prompt(g, c, r->id);
-    assert_true(r->started);
-    world_event(g, r, "session.created", "kernel", "{\"sessionId\":\"%s\"}", r->id);
-    json_decref(world_heard_json(c));
-    return r;
-}
-
-/* The next message is this session/event; its type is given. */
-static void hears_event(struct conn *c, const char *session, uint64_t seq, const char *type)
-{
-    json_t *v = world_heard_json(c), *event;
-    const char *version, *method, *id, *got;
-    json_int_t n;
-    if (!v || json_unpack_ex(v, NULL, JSON_STRICT, "{s:s, s:s, s:{s:s, s:I, s:o}}", "jsonrpc",
-                             &version, "method", &method, "params", "sessionId", &id, "seq", &n,
-                             "event", &event) < 0)
-        fail_msg("no event was heard, not %s", type);
-    assert_string_equal(method, "session/event");
-    assert_string_equal(id, session);
-    got = json_string_value(json_object_get(event, "type"));
-    if ((uint64_t)n != seq || strcmp(got, type) != 0)
-        fail_msg("heard %s %lld, not %s %llu", got, (long long)n, type, (unsigned long long)seq);
-    json_decref(v);
-}
-
-static void hears_own(struct conn *c, const char *session, int64_t after, uint64_t seq,
-                      const char *type)
-{
-    json_t *v = world_heard_json(c), *event;
-    const char *version, *method, *id;
-    json_int_t n, behind;
-    if (!v || json_unpack_ex(v, NULL, JSON_STRICT, "{s:s, s:s, s:{s:s, s:I, s:I, s:o}}", "jsonrpc",
-                             &version, "method", &method, "params", "sessionId", &id, "after",
-                             &behind, "seq", &n, "event", &event) < 0)
-        fail_msg("no event of Bridle's was heard, not %s", type);
-    assert_string_equal(method, "bridle/event");
-    assert_string_equal(id, session);
-    assert_int_equal(behind, after);
-    assert_int_equal(n, seq);
-    assert_string_equal(json_string_value(json_object_get(event, "type")), type);
-    json_decref(v);
 }
 
 /* ---- initialize ---- */
@@ -192,20 +60,20 @@ static void test_initialize_extended(void **state)
     json_t *v = world_heard_json(c), *caps, *models;
     const char *name, *access, *at, *version, *agent, *agent_version;
     int detach, ask;
-    assert_int_equal(
-        json_unpack_ex(json_object_get(v, "result"), NULL, JSON_STRICT,
-                       "{s:s, s:s, s:s, s:o, s:o, s:{s:s, s:s, s:b, s:i, s:s}}", "protocolVersion",
-                       &version, "agentName", &agent, "agentVersion", &agent_version,
-                       "capabilities", &caps, "models", &models, "bridle", "name", &name, "access",
-                       &access, "detach", &detach, "askSeconds", &ask, "serverTime", &at),
-        0);
+    assert_int_equal(json_unpack_ex(json_object_get(v, "result"), NULL, JSON_STRICT,
+                                    "{s:s, s:s, s:s, s:o, s:o, s:{s:s, s:s, s:b, s:i, s:s}}",
+                                    "protocolVersion", &version, "agentName", &agent,
+                                    "agentVersion", &agent_version, "capabilities", &caps, "models",
+                                    &models, "bridle", "name", &name, "access", &access, "detach",
+                                    &detach, "askSeconds", &ask, "serverTime", &at),
+                     0);
     assert_string_equal(name, "token:ops");
     assert_string_equal(access, "answer");
     assert_true(detach);
     assert_int_equal(ask, 120);
     assert_int_equal(strlen(at), 29);
-    assert_string_equal(
-        json_string_value(json_array_get(json_object_get(caps, "extensions"), 0)), "bridle/1");
+    assert_string_equal(json_string_value(json_array_get(json_object_get(caps, "extensions"), 0)),
+                        "bridle/1");
     json_decref(v);
 }
 
@@ -231,7 +99,8 @@ static void test_initialize_again(void **state)
          -32602, "ACP_INVALID_PARAMS"},
         {"\"protocolVersion\":\"harness/acp/1\",\"clientName\":\"c\",\"clientVersion\":\"\"," CAPS,
          -32602, "ACP_INVALID_PARAMS"},
-#define WITH(caps) "\"protocolVersion\":\"harness/acp/1\",\"clientName\":\"c\",\"capabilities\":" caps
+#define WITH(caps)                                                                                 \
+    "\"protocolVersion\":\"harness/acp/1\",\"clientName\":\"c\",\"capabilities\":" caps
         {WITH("[]"), -32602, "ACP_INVALID_PARAMS"},
         {WITH("null"), -32602, "ACP_INVALID_PARAMS"},
         {WITH("{}"), -32602, "ACP_INVALID_PARAMS"},
@@ -252,7 +121,8 @@ static void test_initialize_again(void **state)
     struct gateway *g = *state;
     struct conn *c = world_connect(g, &gw_harness, "uid:1000", BR_ACCESS_OPERATE);
     for (size_t i = 0; i < BR_ARRAY_LEN(table); i++) {
-        world_say(g, c, "{\"jsonrpc\":\"2.0\",\"id\":\"i\",\"method\":\"initialize\",\"params\":{%s}}",
+        world_say(g, c,
+                  "{\"jsonrpc\":\"2.0\",\"id\":\"i\",\"method\":\"initialize\",\"params\":{%s}}",
                   table[i].params);
         refused(c, "\"i\"", table[i].code, table[i].name);
         world_say(g, c, REQ("1", "session/new", "\"workspace\":\"/w\""));
@@ -289,10 +159,18 @@ static void test_order_of_judgement(void **state)
     world_say(g, c, "{\"jsonrpc\":\"2.0\",\"method\":\"nothing\"}");
     refused(c, "null", -32600, "ACP_INVALID_REQUEST");
     /* before initialize */
-    static const char *const unknown[] = {"",           "Initialize",       "__proto__",
-                                          "toString",   "session/event",    "session/list",
-                                          "session/load", "session/resume", "session/watch",
-                                          "session/unfollow", "session/detach", "bridle/event"};
+    static const char *const unknown[] = {"",
+                                          "Initialize",
+                                          "__proto__",
+                                          "toString",
+                                          "session/event",
+                                          "session/list",
+                                          "session/load",
+                                          "session/resume",
+                                          "session/watch",
+                                          "session/unfollow",
+                                          "session/detach",
+                                          "bridle/event"};
     for (size_t i = 0; i < BR_ARRAY_LEN(unknown); i++) {
         world_say(g, c, "{\"jsonrpc\":\"2.0\",\"id\":6,\"method\":\"%s\",\"params\":{\"a\":1}}",
                   unknown[i]);
@@ -376,7 +254,8 @@ static void test_limits_of_text(void **state)
     /* kebab-case of 128 bytes, and what is none */
     with_text(g, c, "session/new", "\"workspace\":\"/w\",", "taskId", 129);
     refused(c, "3", -32602, "ACP_INVALID_PARAMS");
-    static const char *const no_tasks[] = {"", "A", "a_b", "-a", "a-", "a--b", "../a", "a/b", "a b"};
+    static const char *const no_tasks[] = {"",     "A",    "a_b", "-a", "a-",
+                                           "a--b", "../a", "a/b", "a b"};
     for (size_t i = 0; i < BR_ARRAY_LEN(no_tasks); i++) {
         world_say(g, c, REQ("3", "session/new", "\"workspace\":\"/w\",\"taskId\":\"%s\""),
                   no_tasks[i]);
@@ -407,8 +286,9 @@ static void test_bytes_not_characters(void **state)
         char name[256] = "";
         for (unsigned i = 0; i < n; i++)
             strcat(name, "\xc3\xa4");
-        world_say(g, c, "{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{"
-                        "\"protocolVersion\":\"harness/acp/1\",\"clientName\":\"%s\"," CAPS "}}",
+        world_say(g, c,
+                  "{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{"
+                  "\"protocolVersion\":\"harness/acp/1\",\"clientName\":\"%s\"," CAPS "}}",
                   name);
         if (n == 65)
             refused(c, "0", -32602, "ACP_INVALID_PARAMS");
@@ -423,25 +303,28 @@ static void test_budgets(void **state)
     struct gateway *g = *state;
     struct conn *c = client(g);
     struct run *r = created(g, c);
-    static const char *const bad[] = {"0",    "-1",     "1.5",  "9007199254740992", "1e999",
-                                      "\"1\"", "null", "true", "[1]",              "-0"};
+    static const char *const bad[] = {
+        "0", "-1", "1.5", "9007199254740992", "1e999", "\"1\"", "null", "true", "[1]", "-0"};
     for (size_t i = 0; i < BR_ARRAY_LEN(bad); i++) {
         bool huge = strcmp(bad[i], "1e999") == 0; /* no number that anybody reads */
-        world_say(g, c, REQ("3", "session/prompt",
-                            "\"sessionId\":\"%s\",\"content\":\"x\",\"maxModelTokens\":%s"),
+        world_say(g, c,
+                  REQ("3", "session/prompt",
+                      "\"sessionId\":\"%s\",\"content\":\"x\",\"maxModelTokens\":%s"),
                   r->id, bad[i]);
         refused(c, huge ? "null" : "3", huge ? -32600 : -32602,
                 huge ? "ACP_INVALID_REQUEST" : "ACP_INVALID_PARAMS");
-        world_say(g, c, REQ("3", "session/prompt",
-                            "\"sessionId\":\"%s\",\"content\":\"x\",\"maxToolCalls\":%s"),
+        world_say(g, c,
+                  REQ("3", "session/prompt",
+                      "\"sessionId\":\"%s\",\"content\":\"x\",\"maxToolCalls\":%s"),
                   r->id, bad[i]);
         refused(c, huge ? "null" : "3", huge ? -32600 : -32602,
                 huge ? "ACP_INVALID_REQUEST" : "ACP_INVALID_PARAMS");
     }
     assert_false(r->asked);
-    world_say(g, c, REQ("3", "session/prompt",
-                        "\"sessionId\":\"%s\",\"content\":\"x\\u00e4\",\"maxModelTokens\":"
-                        "9007199254740991,\"maxToolCalls\":1e0"),
+    world_say(g, c,
+              REQ("3", "session/prompt",
+                  "\"sessionId\":\"%s\",\"content\":\"x\\u00e4\",\"maxModelTokens\":"
+                  "9007199254740991,\"maxToolCalls\":1e0"),
               r->id);
     assert_true(r->asked);
     assert_int_equal(r->max_tokens, 9007199254740991);
@@ -470,8 +353,9 @@ static void test_new(void **state)
         refused(c, "1", table[i].want, table[i].name);
     }
     g->check_code = 0;
-    world_say(g, c, REQ("1", "session/new",
-                        "\"workspace\":\"/srv/work/a\",\"taskId\":\"t-1\",\"model\":\"m\""));
+    world_say(g, c,
+              REQ("1", "session/new",
+                  "\"workspace\":\"/srv/work/a\",\"taskId\":\"t-1\",\"model\":\"m\""));
     hears(c, RESULT("1", "{\"sessionId\":\"run_1\"}"));
     assert_string_equal(g->last_workspace, "/srv/work/a");
     assert_string_equal(g->last_task, "t-1");
@@ -546,10 +430,11 @@ static void test_run(void **state)
     silent(c);
     const char *id = r->id;
     world_event(g, r, "session.created", "kernel", "{\"sessionId\":\"%s\"}", id);
-    hears(c, "{\"jsonrpc\":\"2.0\",\"method\":\"session/event\",\"params\":{\"sessionId\":\"run_1\","
-             "\"seq\":0,\"event\":{\"v\":1,\"type\":\"session.created\",\"eventId\":\"evt_run_1_1\","
-             "\"at\":\"2026-03-01T10:00:00.000+00:00\",\"actor\":\"kernel\",\"data\":{\"sessionId\":"
-             "\"run_1\"}}}}");
+    hears(c,
+          "{\"jsonrpc\":\"2.0\",\"method\":\"session/event\",\"params\":{\"sessionId\":\"run_1\","
+          "\"seq\":0,\"event\":{\"v\":1,\"type\":\"session.created\",\"eventId\":\"evt_run_1_1\","
+          "\"at\":\"2026-03-01T10:00:00.000+00:00\",\"actor\":\"kernel\",\"data\":{\"sessionId\":"
+          "\"run_1\"}}}}");
     world_event(g, r, "bridle.run", "kernel", "{}");
     world_event(g, r, "agent.started", "kernel", "{}");
     for (unsigned i = 0; i < 2; i++) {
@@ -562,7 +447,7 @@ static void test_run(void **state)
     }
     silent(client(g)); /* nobody else hears of it */
     world_end(g, r, "completed");
-    static const char *const types[] = {"agent.started",  "model.request", "model.response",
+    static const char *const types[] = {"agent.started", "model.request",  "model.response",
                                         "model.request", "model.response", "agent.stopped"};
     for (unsigned i = 0; i < BR_ARRAY_LEN(types); i++)
         hears_event(c, id, i + 1, types[i]);

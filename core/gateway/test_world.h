@@ -1,7 +1,7 @@
 /*
- * core/gateway, tests: a world in which the gateway's sessions and protocols are real and everything
- * around them is played: connections that keep what they were sent, a bridled, and runs whose
- * record and whose ledger (the real one) are in the test's hands. Nothing moves but by
+ * core/gateway, tests: a world in which the gateway's sessions and protocols are real and
+ * everything around them is played: connections that keep what they were sent, a bridled, and runs
+ * whose record and whose ledger (the real one) are in the test's hands. Nothing moves but by
  * world_pump(), and time only by world_wait().
  */
 #ifndef BR_GATEWAY_TEST_WORLD_H
@@ -54,17 +54,17 @@ struct gateway {
     uint64_t nconns;
     uint64_t now_us;
     /* what bridled does */
-    int check_code;      /* of the next GATE_CHECKED; 0: it may */
-    bool hold_checks;    /* do not answer */
-    uint64_t held[8];    /* ids of those that were not answered */
+    int check_code;   /* of the next GATE_CHECKED; 0: it may */
+    bool hold_checks; /* do not answer */
+    uint64_t held[8]; /* ids of those that were not answered */
     unsigned nheld;
-    bool hold_runs;      /* do not start what is to run */
+    bool hold_runs; /* do not start what is to run */
     char last_workspace[BR_PATH_MAX], last_task[256], last_model[256], last_who[BR_WHO_MAX];
     /* the store */
     int read_code;
     char read_id[BR_ID_MAX], read_before[BR_ID_MAX], read_words[512];
     uint32_t read_limit;
-    uint64_t read_call;  /* id of the GATE_READ that was not answered; 0: none */
+    uint64_t read_call; /* id of the GATE_READ that was not answered; 0: none */
     unsigned logs;
     unsigned otlp_ended;
 };
