@@ -72,8 +72,9 @@ void poll_free(struct gw_poll *p);
 int poll_watch(struct gateway *g, int op, int fd, uint32_t events, struct gw_io *io);
 /* free() it when no event that was read can point at it any more. */
 void gw_bury(struct gateway *g, void *p, struct gw_grave *grave);
-/* Wait, then one turn of events and timers; 0 or a negative code that ends the program. */
-int poll_turn(struct gateway *g, struct br_err *err);
+/* Wait, at most so long (negative: as long as it takes), then one turn of events and timers; 0 or a
+ * negative code that ends the program. */
+int poll_turn(struct gateway *g, int max_ms, struct br_err *err);
 
 /* ---- peer.c: who comes too often ---- */
 
@@ -266,7 +267,10 @@ void auth_forget(struct auth *a); /* cookies whose token is gone */
 void metrics_put(struct gateway *g, struct br_buf *b);
 void health_put(struct gateway *g, struct br_buf *b, bool whole);
 
-/* ---- the whole ---- */
+/* ---- the whole: gateway.c ---- */
+
+/* Once the channel to bridled is there; -1 and errno. */
+int letters_init(struct gateway *g);
 
 struct gw_letter {
     struct gw_letter *next;

@@ -23,54 +23,6 @@
 /* How long the last connections may take to end when all is over. */
 #define MAIN_LEAVE_US (6u * 1000000u)
 
-/* ---- to bridled ---- */
-
-static void letters_flush(struct gateway *g)
-{
-    while (g->letters) {
-        struct gw_letter *l = g->letters;
-        int r = br_chan_send(&g->sup, l->type, l->id, &l->out, NULL);
-        if (r == -BR_E_TIMEOUT)
-            break;
-        g->letters = l->next;
-        br_out_free(&l->out);
-        free(l);
-    }
-    if (!g->letters)
-        g->letters_end = &g->letters;
-    (void)poll_watch(g, EPOLL_CTL_MOD, g->sup_out, g->letters ? EPOLLOUT : 0, &g->sup_io);
-}
-
-static void on_sup_room(void *ctx, uint32_t events)
-{
-    if (events & EPOLLOUT)
-        letters_flush(ctx);
-}
-
-int gw_to_bridled(struct gateway *g, enum br_msg_type type, uint64_t id, struct br_out *o,
-                  struct br_err *err)
-{
-    struct br_out none = BR_OUT_INIT;
-    if (!o)
-        o = &none;
-    int r = g->letters ? -BR_E_TIMEOUT : br_chan_send(&g->sup, type, id, o, err);
-    if (r != -BR_E_TIMEOUT) {
-        br_out_free(o);
-        return r;
-    }
-    struct gw_letter *l = calloc(1, sizeof(*l));
-    if (!l) {
-        br_out_free(o);
-        return br_err_set(err, BR_E_NOMEM, "no memory for a message to 'bridled'");
-    }
-    *l = (struct gw_letter){.type = type, .id = id, .out = *o};
-    *o = none;
-    *g->letters_end = l;
-    g->letters_end = &l->next;
-    letters_flush(g);
-    return 0;
-}
-
 /* ---- from bridled ---- */
 
 static int malformed(struct br_msg *m, struct br_err *err)
@@ -335,44 +287,6 @@ static int on_sup_end(struct br_chan *c, int code, void *ctx, struct br_err *err
     return code == -BR_E_PEER_GONE ? 0 : code;
 }
 
-/* ---- what the other layers ask ---- */
-
-const struct br_service *gw_settings(const struct gateway *g)
-{
-    return &g->settings;
-}
-
-struct gw_counters *gw_counters(struct gateway *g)
-{
-    return &g->counters;
-}
-
-bool gw_draining(const struct gateway *g)
-{
-    return g->draining;
-}
-
-char *const *gw_models(const struct gateway *g, unsigned *n)
-{
-    *n = g->nmodels;
-    return g->models;
-}
-
-const char *gw_version(void)
-{
-    return BRIDLE_VERSION;
-}
-
-void **gw_sessions_slot(struct gateway *g)
-{
-    return &g->sessions;
-}
-
-void **gw_replays_slot(struct gateway *g)
-{
-    return &g->replays;
-}
-
 /* ---- start ---- */
 
 static const int gateway_calls[] = {
@@ -395,9 +309,6 @@ static int prepare(struct gateway *g, struct br_err *err)
         return br_err_errno(err, BR_E_IO, "nothing is known of who started 'bridle-gateway'");
     g->auth.bridled = bridled.uid;
     g->auth.diag = diag_open(); /* without it no TCP peer is known by its uid */
-    g->sup_out = dup(3);
-    g->sup_io = (struct gw_io){.fn = on_sup_room, .ctx = g};
-    g->letters_end = &g->letters;
     g->started_us = br_now_us();
     peers_init(&g->peers);
     br_service_default(&g->settings);
@@ -406,8 +317,7 @@ static int prepare(struct gateway *g, struct br_err *err)
     br_random(&seed, sizeof(seed));
     json_object_seed(seed | 1); /* otherwise jansson opens /dev/urandom, behind the filter */
     br_chan_init(&g->sup, 3, "bridled", sup_rules, BR_ARRAY_LEN(sup_rules), g);
-    if (g->sup_out < 0 || poll_watch(g, EPOLL_CTL_ADD, g->sup_out, 0, &g->sup_io) < 0 ||
-        gw_watch_chan(g, &g->sup, on_sup_end, g) < 0)
+    if (letters_init(g) < 0 || gw_watch_chan(g, &g->sup, on_sup_end, g) < 0)
         return br_err_errno(err, BR_E_IO, "the channel of 'bridled' cannot be watched");
     return 0;
 }
@@ -427,7 +337,7 @@ static int gateway_run(struct gateway *g, struct br_err *err)
     if (r == 0)
         r = br_role_enter(&role, err);
     while (r == 0 && !g->over && !drained(g))
-        r = poll_turn(g, err);
+        r = poll_turn(g, -1, err);
     return r;
 }
 

@@ -225,11 +225,14 @@ void gw_unwatch_chan(struct gateway *g, struct br_chan *c)
         watch_end(g->poll.watches[c->fd]);
 }
 
-int poll_turn(struct gateway *g, struct br_err *err)
+int poll_turn(struct gateway *g, int max_ms, struct br_err *err)
 {
     struct gw_poll *p = &g->poll;
     struct epoll_event events[POLL_EVENTS];
-    int n = epoll_wait(p->ep, events, POLL_EVENTS, wait_ms(p));
+    int ms = wait_ms(p);
+    if (max_ms >= 0 && (ms < 0 || max_ms < ms))
+        ms = max_ms;
+    int n = epoll_wait(p->ep, events, POLL_EVENTS, ms);
     if (n < 0 && errno != EINTR)
         return br_err_errno(err, BR_E_IO, "epoll_wait failed");
     for (int i = 0; i < n; i++) {
