@@ -253,13 +253,17 @@ enum br_cli_answer br_cli_answer_read(const char *line, size_t n);
 /* ---- the view of a run (view.c, view_tool.c, view_end.c) ----------------------------------- */
 
 #define BR_VIEW_MAX (8u * 1024 * 1024)
+#define BR_VIEW_WIDTH_MIN 40u
 
 struct br_cli_view {
     struct br_buf out; /* what is to be printed; the owner prints and resets it */
     bool colour;
     unsigned width;
-    bool exec;    /* a run of one command: its output is the program's own */
-    bool receipt; /* show the isolation receipt; set it after br_cli_view_init() */
+    bool exec; /* a run of one command: its output is the program's own */
+    /* set these after br_cli_view_init() */
+    bool receipt;       /* show the isolation receipt */
+    bool folded;        /* a tool call is one line, unless it is asked about or denied */
+    const char *record; /* how to see the record again; NULL: bridle show */
 
     /* streamed text */
     bool in_text;
@@ -273,6 +277,7 @@ struct br_cli_view {
     char at_call[BR_NAME_MAX]; /* the one that was shown last, so that its result follows it */
     json_t *questions;         /* bridle.ask events that have no answer */
     bool grouped;              /* there were more of them in this turn */
+    bool at_fold;              /* a folded call was shown last */
     json_t *decision;          /* held until the next event says how it went on */
     char last_tool[BR_NAME_MAX];
     char last_error[BR_ERR_TEXT_MAX]; /* as shown last, so that it is not said again */

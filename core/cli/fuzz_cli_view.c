@@ -32,12 +32,13 @@ static void check_json(const char *line, size_t n)
     json_decref(after);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void show(const uint8_t *data, size_t size, unsigned width, bool folded)
 {
     struct br_cli_view view;
     char status[256];
-    br_cli_view_init(&view, false, 80);
+    br_cli_view_init(&view, false, width);
     view.receipt = true;
+    view.folded = folded;
     for (size_t at = 0; at < size && size < 65536;) {
         const uint8_t *nl = memchr(data + at, '\n', size - at);
         size_t n = nl ? (size_t)(nl - (data + at)) : size - at;
@@ -51,5 +52,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!view.out.failed)
         check_output(&view.out);
     br_cli_view_free(&view);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    show(data, size, 80, false);
+    show(data, size, 40, true);
     return 0;
 }

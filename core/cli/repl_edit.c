@@ -1,23 +1,17 @@
 /*
- * The terminal side of 'bridle repl': line editing, completion and history, with libedit. The
- * history is a file of the operator's in the state directory, mode 0600, and holds what was typed
- * and nothing else; a line that begins with a blank is not kept.
+ * The terminal side of 'bridle repl': line editing, completion and history, with libedit.
  */
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <histedit.h>
-#include <langinfo.h>
-#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/history.h"
 #include "cli/repl.h"
 
-#define HISTORY_LINES 1000
-#define HISTORY_BYTES (1024u * 1024)
 #define HISTORY_FILE "repl_history"
 /* Words that are offered at once. */
 #define OFFERS_MAX 120u
@@ -25,74 +19,16 @@
 struct repl_edit {
     struct repl *repl;
     EditLine *el;
-    History *history;
-    int history_fd; /* -1: there is no file */
+    struct br_cli_history history;
     bool more;
     char *line;
     struct br_buf offers; /* NUL after each */
     unsigned noffers;
 };
 
-/* ---- history ---- */
-
-static void add_history(struct repl_edit *e, const char *line)
-{
-    HistEvent ev;
-    (void)history(e->history, &ev, H_ENTER, line);
-}
-
-/* The file's lines, the last ones of a long file, which is then written anew. */
-static void load_history(struct repl_edit *e)
-{
-    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(HISTORY_BYTES);
-    size_t lines = 0, at = 0;
-    if (br_read_all(e->history_fd, &b, "history", NULL) < 0 || !br_buf_cstr(&b)) {
-        br_buf_reset(&b); /* longer than it ever should be */
-        lines = HISTORY_LINES + 1;
-    }
-    for (size_t i = 0; i < b.len; i++)
-        lines += b.data[i] == '\n';
-    for (size_t skip = lines; skip > HISTORY_LINES && at < b.len; skip--)
-        at += strcspn((char *)b.data + at, "\n") + 1;
-    if (lines > HISTORY_LINES && ftruncate(e->history_fd, 0) == 0 && at < b.len)
-        (void)br_write_all(e->history_fd, b.data + at, b.len - at);
-    while (at < b.len) {
-        char *line = (char *)b.data + at;
-        size_t n = strcspn(line, "\n");
-        line[n] = '\0';
-        if (n && strlen(line) == n && br_utf8_valid(line, n))
-            add_history(e, line);
-        at += n + 1;
-    }
-}
-
-static void open_history(struct repl_edit *e)
-{
-    char dir[BR_PATH_MAX];
-    struct stat st;
-    BR_CLEANUP_FD int d = br_state_path(dir, getenv, NULL) < 0 ? -1 : br_state_open(dir, NULL);
-    if (d < 0)
-        return;
-    BR_CLEANUP_FD int fd = openat(
-        d, HISTORY_FILE, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
-        st.st_nlink != 1 || fchmod(fd, 0600) < 0)
-        return;
-    e->history_fd = br_steal_fd(&fd);
-    load_history(e);
-}
-
 void repl_edit_remember(struct repl_edit *e, const char *line)
 {
-    size_t n = strlen(line);
-    if (n == 0 || line[0] == ' ' || line[0] == '\t' || n > 4096 || !br_utf8_valid(line, n))
-        return;
-    add_history(e, line);
-    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(8192);
-    br_buf_put(&b, line, n);
-    br_buf_put_u8(&b, '\n');
-    if (e->history_fd >= 0)
-        (void)br_write_all(e->history_fd, b.data, b.len);
+    br_cli_history_add(&e->history, line);
 }
 
 /* ---- completion ---- */
@@ -301,33 +237,26 @@ static char *prompt(EditLine *el)
 struct repl_edit *repl_edit_open(struct repl *r)
 {
     struct repl_edit *e = calloc(1, sizeof(*e));
-    HistEvent ev;
     if (!e)
         return NULL;
     e->repl = r;
-    e->history_fd = -1;
+    br_cli_history_open(&e->history, HISTORY_FILE);
     br_buf_init(&e->offers, 256u * 1024);
-    /* libedit reads characters of the locale; all of ours are UTF-8 */
-    if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
-        (void)setlocale(LC_CTYPE, "C.UTF-8");
+    br_cli_utf8_locale();
     e->el = el_init("bridle", stdin, stdout, stderr);
-    e->history = history_init();
-    if (!e->el || !e->history) {
+    if (!e->el || !e->history.lines) {
         repl_edit_close(&e);
         return NULL;
     }
-    (void)history(e->history, &ev, H_SETSIZE, HISTORY_LINES);
-    (void)history(e->history, &ev, H_SETUNIQUE, 1);
     (void)el_set(e->el, EL_CLIENTDATA, e);
     (void)el_set(e->el, EL_PROMPT, prompt);
     (void)el_set(e->el, EL_EDITOR, "emacs");
     (void)el_set(e->el, EL_SIGNAL, 1);
-    (void)el_set(e->el, EL_HIST, history, e->history);
+    (void)el_set(e->el, EL_HIST, history, e->history.lines);
     /* (the other el_set() makes copies of both texts, and never frees them) */
     (void)el_wset(e->el, EL_ADDFN, L"bridle-complete", L"complete what is typed", complete);
     (void)el_set(e->el, EL_BIND, "^I", "bridle-complete", NULL);
     (void)el_set(e->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
-    open_history(e);
     return e;
 }
 
@@ -335,11 +264,9 @@ void repl_edit_close(struct repl_edit **e)
 {
     if (!*e)
         return;
-    if ((*e)->history)
-        history_end((*e)->history);
     if ((*e)->el)
         el_end((*e)->el);
-    br_close(&(*e)->history_fd);
+    br_cli_history_close(&(*e)->history);
     br_buf_free(&(*e)->offers);
     free((*e)->line);
     free(*e);

@@ -15,7 +15,8 @@
 
 void br_cli_view_init(struct br_cli_view *v, bool colour, unsigned width)
 {
-    *v = (struct br_cli_view){.colour = colour, .width = width < 64 ? 64 : width};
+    *v = (struct br_cli_view){.colour = colour,
+                              .width = width < BR_VIEW_WIDTH_MIN ? BR_VIEW_WIDTH_MIN : width};
     br_buf_init(&v->out, BR_VIEW_MAX);
     br_buf_init(&v->word, WORD_MAX);
 }
@@ -75,6 +76,11 @@ uint64_t view_u64(const json_t *o, const char *key)
     return v > 0 ? (uint64_t)v : 0;
 }
 
+unsigned view_room(const struct br_cli_view *v, unsigned used)
+{
+    return v->width >= used + 10 ? v->width - used : 10;
+}
+
 static void set_phase(struct br_cli_view *v, const char *phase, const char *what)
 {
     v->phase = phase;
@@ -113,12 +119,12 @@ static void put_decision(struct br_cli_view *v, const json_t *d, const char *sou
     br_buf_put_u8(&v->out, ' ');
     BR_CLEANUP_BUF struct br_buf by = BR_BUF_INIT(4096);
     put_rule(&by, source, rule, nr);
-    unsigned room = v->width - 10 - (na < 30 ? (unsigned)na : 30u);
+    unsigned room = view_room(v, 10 + (na < 30 ? (unsigned)na : 30u));
     size_t start = v->out.len;
     br_cli_put_line(&v->out, subject, ns, room);
     unsigned used = view_columns((char *)v->out.data + start, v->out.len - start);
     unsigned rule_columns = view_columns((char *)by.data, by.len);
-    br_buf_printf(&v->out, rule_columns + 2 <= room - used ? "  " : "\n         ");
+    br_buf_printf(&v->out, used + rule_columns + 2 <= room ? "  " : "\n         ");
     view_style_on(v, VIEW_DIM);
     br_buf_put(&v->out, by.data, by.len);
     view_style_off(v, VIEW_DIM);
@@ -129,11 +135,12 @@ static void put_decision(struct br_cli_view *v, const json_t *d, const char *sou
 
 static void release_decision(struct br_cli_view *v, const char *source)
 {
+    size_t n;
     json_t *d = br_steal_ptr(&v->decision);
-    if (d) {
+    /* of a folded call only the result is shown, and why there is none */
+    if (d && (!v->folded || strcmp(view_str(d, "effect", &n), "deny") == 0))
         put_decision(v, d, source);
-        json_decref(d);
-    }
+    json_decref(d);
 }
 
 static void on_decision(struct br_cli_view *v, json_t *data)
@@ -155,6 +162,8 @@ static void on_votes(struct br_cli_view *v, const json_t *data)
     const char *source = view_str(data, "source", &n), *rule = view_str(data, "ruleId", &nr);
     const json_t *votes = json_object_get(data, "votes");
     release_decision(v, source);
+    if (v->folded)
+        return;
     if (json_is_true(json_object_get(data, "opaque")))
         br_buf_printf(&v->out, "         the command cannot be taken apart: decided as a whole\n");
     const char *grant = view_str(data, "grant", &n);
@@ -371,7 +380,8 @@ int br_cli_view_event(struct br_cli_view *v, const char *text, size_t n, struct 
         v->last_us = at;
     }
     snprintf(v->type, sizeof(v->type), "%s", type);
-    bool is_text = strcmp(type, "bridle.text") == 0;
+    size_t before = v->out.len;
+    bool fold = v->at_fold, is_text = strcmp(type, "bridle.text") == 0;
     if (!is_text && strcmp(type, "bridle.exec") != 0)
         view_text_end(v);
     if (strcmp(type, "bridle.votes") != 0)
@@ -380,6 +390,8 @@ int br_cli_view_event(struct br_cli_view *v, const char *text, size_t n, struct 
         view_baseline(v, type, event, data);
     if (!leads_to_ask(type))
         v->call_shown = false;
+    if (fold && v->out.len != before && strcmp(type, "tool.result") != 0)
+        v->at_fold = false;
     json_decref(event);
     return 0;
 }

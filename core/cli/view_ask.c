@@ -178,7 +178,7 @@ static void put_short(struct br_cli_view *v, const json_t *q, unsigned max)
     unsigned used = n < 16 ? (unsigned)n : 16;
     br_cli_put_line(&v->out, action, n, 16);
     br_buf_put_u8(&v->out, ' ');
-    br_cli_put_line(&v->out, subject, ns, max - used - 1);
+    br_cli_put_line(&v->out, subject, ns, max > used + 1 ? max - used - 1 : 1);
 }
 
 void view_asks(struct br_cli_view *v, const json_t *data)
@@ -198,7 +198,7 @@ void view_asks(struct br_cli_view *v, const json_t *data)
         const json_t *q = question_of(v, view_str(entry, "permissionId", &n), &at);
         bool run = str_is(q, "scope", "run");
         br_buf_printf(&v->out, "    %3zu  ", i + 1);
-        put_short(v, q, v->width - (run ? 9 : 22));
+        put_short(v, q, view_room(v, run ? 9 : 22));
         br_buf_printf(&v->out, run ? "\n" : "  (once only)\n");
     }
 }
@@ -243,13 +243,13 @@ void view_resolved(struct br_cli_view *v, const json_t *event, const json_t *dat
         br_buf_printf(&v->out, ": nobody answered");
     if (n) {
         br_buf_printf(&v->out, ": ");
-        br_cli_put_line(&v->out, note, n, v->width - 30);
+        br_cli_put_line(&v->out, note, n, view_room(v, 30));
     }
     br_buf_printf(&v->out, "\n");
     const json_t *q = question_of(v, view_str(data, "permissionId", &np), &at);
     if (q && v->grouped) {
         br_buf_printf(&v->out, "          ");
-        put_short(v, q, v->width - 10);
+        put_short(v, q, view_room(v, 10));
         br_buf_printf(&v->out, "\n");
     }
     if (q)
@@ -262,7 +262,7 @@ void view_answered(struct br_cli_view *v, const json_t *data)
     const char *by = view_str(data, "by", &n);
     view_style_on(v, VIEW_DIM);
     br_buf_printf(&v->out, "          answered by ");
-    br_cli_put_line(&v->out, by, n, v->width - 24);
+    br_cli_put_line(&v->out, by, n, view_room(v, 24));
     br_buf_printf(&v->out, "\n");
     view_style_off(v, VIEW_DIM);
 }

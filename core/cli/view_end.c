@@ -130,7 +130,7 @@ static void put_changes(struct br_cli_view *v)
         }
         br_cli_put_line(&v->out, change, nc, 10);
         br_buf_printf(&v->out, "  ");
-        br_cli_put_line(&v->out, path, n, v->width - 26);
+        br_cli_put_line(&v->out, path, n, view_room(v, 26));
         br_buf_printf(&v->out, "\n");
         const char *bit = view_str(e, "set_group", &n);
         if (n && i < CHANGES_SHOWN)
@@ -198,7 +198,9 @@ void br_cli_view_summary(struct br_cli_view *v)
     if (!v->promotion) /* what it was about is its receipt */
         put_changes(v);
     head(v, "record");
-    br_buf_printf(&v->out, "bridle show ");
+    const char *how = v->record ? v->record : "bridle show";
+    br_cli_put_line(&v->out, how, strlen(how), 300);
+    br_buf_put_u8(&v->out, ' ');
     br_cli_put_line(&v->out, v->run_id, strlen(v->run_id), 48);
     br_buf_printf(&v->out, "\n");
 }

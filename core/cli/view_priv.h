@@ -21,6 +21,8 @@ enum view_style view_effect_style(const char *effect);
 const char *view_str(const json_t *o, const char *key, size_t *n);
 uint64_t view_u64(const json_t *o, const char *key);
 
+/* Columns that are left of a line, and at least ten. */
+unsigned view_room(const struct br_cli_view *v, unsigned used);
 /* Columns that text takes on a terminal: wide characters count twice, combining ones nothing. */
 unsigned view_columns(const char *s, size_t n);
 /*

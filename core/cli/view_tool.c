@@ -65,6 +65,10 @@ void view_tool_call(struct br_cli_view *v, const json_t *data)
     snprintf(v->at_call, sizeof(v->at_call), "%.*s", (int)ni, id);
     v->call_shown = true;
     snprintf(v->last_tool, sizeof(v->last_tool), "%.*s", (int)n, tool);
+    if (v->folded) {
+        v->call_shown = false;
+        return;
+    }
     put_tool(v, tool, n);
     const json_t *input = json_object_get(data, "input");
     BR_CLEANUP_BUF struct br_buf args = BR_BUF_INIT(BR_VIEW_MAX);
@@ -119,6 +123,10 @@ void view_asked_call(struct br_cli_view *v, const char *call_id, const char *sub
     const json_t *input = json_object_get(v->call, "input");
     if (!v->call || v->call_shown || strcmp(view_str(v->call, "callId", &n), call_id) != 0)
         return;
+    if (v->folded) {
+        const char *tool = view_str(v->call, "tool", &n);
+        put_tool(v, tool, n);
+    }
     br_buf_printf(&v->out, "\n");
     const char *key;
     json_t *value;
@@ -277,7 +285,7 @@ static void put_whose(struct br_cli_view *v, const json_t *data)
         put_short(&args, json_object_get(call, "input"), true);
         br_buf_printf(&v->out, "  ");
         br_cli_put_line(&v->out, (char *)args.data, args.len,
-                        v->width - 4 - (n < 40 ? (unsigned)n : 40));
+                        view_room(v, 4 + (n < 40 ? (unsigned)n : 40)));
         br_buf_printf(&v->out, "\n");
     }
     if (call)
@@ -285,20 +293,76 @@ static void put_whose(struct br_cli_view *v, const json_t *data)
     snprintf(v->at_call, sizeof(v->at_call), "%.*s", (int)ni, id);
 }
 
+/* `ok     12 ms  exit 0`; whether that is an account of the output. */
+static bool put_outcome(struct br_cli_view *v, const json_t *data)
+{
+    const json_t *output = json_object_get(data, "output");
+    put_verdict(v, json_is_true(json_object_get(data, "ok")), output);
+    if (json_object_get(data, "durationMs"))
+        view_put_duration(&v->out, view_u64(data, "durationMs"));
+    return json_is_object(output) && put_account(v, output);
+}
+
+/* The columns of that. */
+static unsigned outcome_columns(const struct br_cli_view *v, const json_t *data)
+{
+    struct br_cli_view plain = {.width = v->width};
+    br_buf_init(&plain.out, BR_VIEW_MAX);
+    (void)put_outcome(&plain, data);
+    unsigned columns = view_columns((char *)plain.out.data, plain.out.len);
+    br_buf_free(&plain.out);
+    return columns;
+}
+
+/* A call and what came of it, in one line: `> fs_read  path: "a"  ok     3 ms  120 bytes`. */
+static void put_folded(struct br_cli_view *v, const json_t *data)
+{
+    size_t n, ni;
+    const char *id = view_str(data, "callId", &ni), *tool = view_str(data, "tool", &n);
+    const json_t *input = json_object_get(json_object_get(v->calls, id), "input");
+    BR_CLEANUP_BUF struct br_buf args = BR_BUF_INIT(BR_VIEW_MAX);
+    if (!v->at_fold)
+        br_buf_put_u8(&v->out, '\n');
+    view_style_on(v, VIEW_BOLD);
+    br_buf_printf(&v->out, "> ");
+    br_cli_put_line(&v->out, tool, n, 24);
+    view_style_off(v, VIEW_BOLD);
+    br_buf_printf(&v->out, "  ");
+    if (json_is_object(input))
+        put_short(&args, input, true);
+    unsigned used = 6 + (n < 24 ? (unsigned)n : 24) + outcome_columns(v, data);
+    br_cli_put_line(&v->out, (char *)args.data, args.len, view_room(v, used));
+    br_buf_printf(&v->out, "  ");
+    (void)put_outcome(v, data);
+    br_buf_put_u8(&v->out, '\n');
+    v->at_fold = true;
+    const json_t *error = json_object_get(data, "error");
+    if (json_is_object(error)) {
+        const char *message = view_str(error, "message", &n);
+        view_block(v, GUTTER, message, n, 2);
+        snprintf(v->last_error, sizeof(v->last_error), "%.*s", (int)n, message);
+    }
+    if (v->calls)
+        json_object_del(v->calls, id);
+}
+
 void view_tool_result(struct br_cli_view *v, const json_t *data)
 {
+    if (v->folded) {
+        put_folded(v, data);
+        v->tool_calls++;
+        json_decref(v->call);
+        v->call = NULL;
+        return;
+    }
     put_whose(v, data);
-    bool ok = json_is_true(json_object_get(data, "ok"));
     const json_t *output = json_object_get(data, "output");
     const json_t *error = json_object_get(data, "error");
     v->tool_calls++;
     json_decref(v->call);
     v->call = NULL;
     br_buf_printf(&v->out, "  ");
-    put_verdict(v, ok, output);
-    if (json_object_get(data, "durationMs"))
-        view_put_duration(&v->out, view_u64(data, "durationMs"));
-    bool accounted = json_is_object(output) && put_account(v, output);
+    bool accounted = put_outcome(v, data);
     if (json_is_object(error)) {
         size_t n, nm;
         const char *code = view_str(error, "code", &n), *message = view_str(error, "message", &nm);
