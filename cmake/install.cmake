@@ -5,7 +5,7 @@
 include(GNUInstallDirs)
 set(programs bridle bridled bridle-audit bridle-broker bridle-egress bridle-gateway bridle-image bridle-init
              bridle-launch bridle-promote bridle-script bridle-scripted bridle-session
-             bridle-selftest bridle-attack bridle-launch-weak bridle-init-weak)
+             bridle-tls bridle-selftest bridle-attack bridle-launch-weak bridle-init-weak)
 foreach(program ${programs})
   if(TARGET ${program})
     install(TARGETS ${program} RUNTIME DESTINATION libexec/bridle)

@@ -101,6 +101,8 @@ must_not bridle-broker lua sqlite curl treesitter
 must_not bridle-egress lua jansson sqlite websockets treesitter
 must_not bridle-audit lua curl websockets treesitter
 must_not bridle-gateway lua sqlite curl openssl websockets treesitter
+# it parses what anybody sends before TLS is done, and has nothing else that could be wrong
+must_not bridle-tls lua jansson websockets curl sqlite seccomp treesitter
 must_not bridle-image "${privileged[@]}"
 must_not bridle sqlite seccomp treesitter lua
 must_not bridle-init "${privileged[@]}"
@@ -113,6 +115,7 @@ must bridle-script treesitter
 must bridle-session jansson
 must bridle-egress curl
 must bridle-audit sqlite
+must bridle-tls openssl
 
 # The broker carries the requests and must not know where a key would come from.
 if grep -aq 'OPENAI_API_KEY' "$bin/bridle-broker"; then
