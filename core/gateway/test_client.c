@@ -154,8 +154,8 @@ static bool wait_more(struct gate_client *c, uint64_t until)
             return true;
         if (br_now_us() > until)
             return false;
-        gate_serve(c->rig, 0); /* one look */
-        (void)poll(&p, 1, 1);
+        if (poll(&p, 1, 0) == 0)
+            gate_serve(c->rig, 1); /* a loop whose time is over does not look at all */
     }
 }
 
