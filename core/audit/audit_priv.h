@@ -6,6 +6,7 @@
 #define BR_AUDIT_PRIV_H
 
 #include "audit/events.h"
+#include "audit/quick.h"
 #include "audit/redact.h"
 #include "audit/store.h"
 #include "wire/types.h"
@@ -25,17 +26,34 @@ enum audit_mode { AUDIT_RECORD = 0, AUDIT_READ = 1, AUDIT_RECOVER = 2 };
 
 /* ---- recorder ---- */
 
+/* Events that are kept for the client, so that they need not be read back: those that follow the
+ * last one that it has, as EVENTS carries them. */
+#define AUDIT_KEPT_MAX (1024u * 1024)
+struct kept {
+    bool wanted; /* there is a client */
+    uint64_t first, count;
+    size_t at; /* where the first one begins in `bytes` */
+    struct br_buf bytes;
+};
+
 struct recorder {
     struct br_store *store;
     struct br_redact *redact;
     struct br_event_order *order;
     struct br_store_run run, committed;
+    struct br_quick *quick;
+    struct kept kept;
+    uint8_t random[640]; /* for the ids of the next events */
+    size_t random_used;
     bool open;      /* a transaction is */
     bool accounted; /* bridle.provider.account is there */
 };
 /* Redact, check, number, store (not yet committed). With `redacted`, the data is known to be. */
 int recorder_add(struct recorder *r, const char *type, const char *actor, const json_t *data,
                  bool redacted, char event_id[BR_ID_MAX], struct br_err *err);
+/* The same with data that is text, where that is quick: 1, or 0: nothing was done, parse it. */
+int recorder_add_text(struct recorder *r, const char *type, const char *actor, const void *data,
+                      size_t n, char event_id[BR_ID_MAX], struct br_err *err);
 /* Everything that was added is on disk, or none of it and the run goes on from the last commit. */
 int recorder_commit(struct recorder *r, struct br_err *err);
 /* Read what is on disk of r->committed's run, and go on from there. */
@@ -105,6 +123,8 @@ struct audit {
 /* text.c. All return 0 or the failure. */
 int text_feed(struct audit *a, const char *stream, const char *kind, const void *bytes, size_t n,
               bool final, struct reply *reply, struct br_err *err);
+/* Is there any text that must be stored before the next event? */
+bool text_waits(const struct audit *a);
 int text_flush(struct audit *a, struct br_err *err);  /* what is decided */
 int text_finish(struct audit *a, struct br_err *err); /* and the rest, as final */
 void text_free(struct audit *a);

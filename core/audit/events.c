@@ -17,7 +17,7 @@ static int schema_error(struct br_err *err, const char *path, const char *what)
     return br_err_set(err, BR_E_EVENT_SCHEMA, "'%s' %s; the event was not stored", path, what);
 }
 
-static bool in_values(const char *values, const char *s)
+bool event_value_in(const char *values, const char *s)
 {
     size_t n = strlen(s);
     if (strchr(s, '|'))
@@ -55,7 +55,7 @@ static int put_text(struct br_buf *out, const struct event_field *f, const json_
     size_t n = json_string_length(v);
     if (!s)
         return schema_error(err, path, "is not a string");
-    if (f->kind == FIELD_ENUM && !in_values(f->values, s))
+    if (f->kind == FIELD_ENUM && !event_value_in(f->values, s))
         return br_err_set(err, BR_E_EVENT_SCHEMA, "'%s' is none of %s; the event was not stored",
                           path, f->values);
     if (f->kind == FIELD_TEXT && (n < (size_t)f->min || n > (size_t)f->max))
@@ -209,7 +209,7 @@ int br_event_build(const char *type, const char *actor, const json_t *data, cons
     if (!t)
         return br_err_set(err, BR_E_EVENT_SCHEMA, "'%.64s' is no type of event; nothing was stored",
                           type);
-    if (actor && *actor && !in_values("kernel|agent|model|operator|sandbox-runner", actor))
+    if (actor && *actor && !event_value_in(EVENT_ACTORS, actor))
         return br_err_set(err, BR_E_EVENT_SCHEMA, "'%.64s' is no actor; the event was not stored",
                           actor);
     if (!*event_id || strlen(event_id) > BR_NAME_MAX)

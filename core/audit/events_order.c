@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "audit/events.h"
+#include "audit/events_priv.h"
 
 /* Questions that are open at one time: a turn has at most 128 calls, each may ask more than once.
  */
@@ -38,9 +38,9 @@ static int refuse(struct br_err *err, const char *type, const char *id, const ch
                       id ? " for '" : "", id ? id : "", id ? "'" : "", why);
 }
 
-static const char *get(const json_t *data, const char *key)
+static const char *get(const struct event_source *data, const char *key)
 {
-    return json_string_value(json_object_get(data, key));
+    return data->get(data->ctx, key);
 }
 
 static bool same(const char *a, const char *b)
@@ -126,10 +126,10 @@ static void permission_free(struct br_open_permission *p)
 
 /* ---- one function per type that has a say ---- */
 
-typedef int rule_fn(struct br_event_order *o, const char *type, const json_t *data,
+typedef int rule_fn(struct br_event_order *o, const char *type, const struct event_source *data,
                     struct br_err *err);
 
-static int on_created(struct br_event_order *o, const char *type, const json_t *data,
+static int on_created(struct br_event_order *o, const char *type, const struct event_source *data,
                       struct br_err *err)
 {
     bool ok = true;
@@ -139,7 +139,7 @@ static int on_created(struct br_event_order *o, const char *type, const json_t *
     return ok ? 0 : no_memory(err);
 }
 
-static int on_started(struct br_event_order *o, const char *type, const json_t *data,
+static int on_started(struct br_event_order *o, const char *type, const struct event_source *data,
                       struct br_err *err)
 {
     bool ok = true;
@@ -151,7 +151,7 @@ static int on_started(struct br_event_order *o, const char *type, const json_t *
     return ok ? 0 : no_memory(err);
 }
 
-static int on_run(struct br_event_order *o, const char *type, const json_t *data,
+static int on_run(struct br_event_order *o, const char *type, const struct event_source *data,
                   struct br_err *err)
 {
     (void)data;
@@ -161,7 +161,7 @@ static int on_run(struct br_event_order *o, const char *type, const json_t *data
     return 0;
 }
 
-static int on_request(struct br_event_order *o, const char *type, const json_t *data,
+static int on_request(struct br_event_order *o, const char *type, const struct event_source *data,
                       struct br_err *err)
 {
     const char *id = get(data, "requestId");
@@ -175,7 +175,7 @@ static int on_request(struct br_event_order *o, const char *type, const json_t *
     return 0;
 }
 
-static int on_response(struct br_event_order *o, const char *type, const json_t *data,
+static int on_response(struct br_event_order *o, const char *type, const struct event_source *data,
                        struct br_err *err)
 {
     size_t i = id_find(&o->requests, get(data, "requestId"));
@@ -185,7 +185,7 @@ static int on_response(struct br_event_order *o, const char *type, const json_t 
     return 0;
 }
 
-static int on_call(struct br_event_order *o, const char *type, const json_t *data,
+static int on_call(struct br_event_order *o, const char *type, const struct event_source *data,
                    struct br_err *err)
 {
     const char *id = get(data, "callId");
@@ -205,7 +205,7 @@ static int on_call(struct br_event_order *o, const char *type, const json_t *dat
     return 0;
 }
 
-static int on_result(struct br_event_order *o, const char *type, const json_t *data,
+static int on_result(struct br_event_order *o, const char *type, const struct event_source *data,
                      struct br_err *err)
 {
     const char *id = get(data, "callId");
@@ -216,7 +216,8 @@ static int on_result(struct br_event_order *o, const char *type, const json_t *d
         return refuse(err, type, id, "names another tool than its call");
     if (c->waiting)
         return refuse(err, type, id, "came before the answer to its permission request");
-    if (json_is_true(json_object_get(data, "ok")) && json_object_get(data, "error"))
+    if (data->member(data->ctx, "ok") == MEMBER_TRUE &&
+        data->member(data->ctx, "error") != MEMBER_ABSENT)
         return refuse(err, type, id, "is ok and carries an error");
     free(c->call_id);
     free(c->tool);
@@ -225,7 +226,7 @@ static int on_result(struct br_event_order *o, const char *type, const json_t *d
     return 0;
 }
 
-static int on_requested(struct br_event_order *o, const char *type, const json_t *data,
+static int on_requested(struct br_event_order *o, const char *type, const struct event_source *data,
                         struct br_err *err)
 {
     const char *id = get(data, "permissionId"), *call_id = get(data, "callId");
@@ -256,7 +257,7 @@ static int on_requested(struct br_event_order *o, const char *type, const json_t
     return 0;
 }
 
-static int on_resolved(struct br_event_order *o, const char *type, const json_t *data,
+static int on_resolved(struct br_event_order *o, const char *type, const struct event_source *data,
                        struct br_err *err)
 {
     const char *id = get(data, "permissionId");
@@ -276,8 +277,8 @@ static int on_resolved(struct br_event_order *o, const char *type, const json_t 
     return 0;
 }
 
-static int on_sandbox_started(struct br_event_order *o, const char *type, const json_t *data,
-                              struct br_err *err)
+static int on_sandbox_started(struct br_event_order *o, const char *type,
+                              const struct event_source *data, struct br_err *err)
 {
     bool ok = true;
     if (o->sandbox_run)
@@ -293,8 +294,8 @@ static int on_sandbox_started(struct br_event_order *o, const char *type, const 
     return 0;
 }
 
-static int on_sandbox_stopped(struct br_event_order *o, const char *type, const json_t *data,
-                              struct br_err *err)
+static int on_sandbox_stopped(struct br_event_order *o, const char *type,
+                              const struct event_source *data, struct br_err *err)
 {
     if (!o->sandbox_run)
         return refuse(err, type, NULL, "came without a running sandbox");
@@ -306,7 +307,7 @@ static int on_sandbox_stopped(struct br_event_order *o, const char *type, const 
     return 0;
 }
 
-static int on_stopped(struct br_event_order *o, const char *type, const json_t *data,
+static int on_stopped(struct br_event_order *o, const char *type, const struct event_source *data,
                       struct br_err *err)
 {
     bool ok = true;
@@ -339,8 +340,8 @@ static const struct {
     {"agent.stopped", on_stopped},
 };
 
-int br_event_order_apply(struct br_event_order *o, const char *type, const json_t *data,
-                         struct br_err *err)
+int event_order_apply(struct br_event_order *o, const char *type, const struct event_source *data,
+                      struct br_err *err)
 {
     if (o->status)
         return refuse(err, type, NULL, "came after agent.stopped");
@@ -350,6 +351,24 @@ int br_event_order_apply(struct br_event_order *o, const char *type, const json_
         if (strcmp(rules[i].type, type) == 0)
             return rules[i].rule(o, type, data, err);
     return 0;
+}
+
+static const char *tree_get(const void *ctx, const char *key)
+{
+    return json_string_value(json_object_get((const json_t *)ctx, key));
+}
+
+static enum event_member tree_member(const void *ctx, const char *key)
+{
+    const json_t *v = json_object_get((const json_t *)ctx, key);
+    return !v ? MEMBER_ABSENT : json_is_true(v) ? MEMBER_TRUE : MEMBER_OTHER;
+}
+
+int br_event_order_apply(struct br_event_order *o, const char *type, const json_t *data,
+                         struct br_err *err)
+{
+    struct event_source src = {.get = tree_get, .member = tree_member, .ctx = data};
+    return event_order_apply(o, type, &src, err);
 }
 
 void br_event_order_open(const struct br_event_order *o, struct br_event_open *open)

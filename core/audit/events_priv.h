@@ -33,6 +33,21 @@ struct event_type {
     bool internal;
 };
 
+#define EVENT_ACTORS "kernel|agent|model|operator|sandbox-runner"
+/* Is s one of `values`, which '|' separates? */
+bool event_value_in(const char *values, const char *s);
+
+/* Where the order reads an event: jansson's tree, or that of quick.c. */
+enum event_member { MEMBER_ABSENT, MEMBER_TRUE, MEMBER_OTHER };
+struct event_source {
+    const char *(*get)(const void *ctx, const char *key); /* a string; NULL */
+    enum event_member (*member)(const void *ctx, const char *key);
+    const void *ctx;
+};
+/* As br_event_order_apply(). */
+int event_order_apply(struct br_event_order *o, const char *type, const struct event_source *data,
+                      struct br_err *err);
+
 /* NULL if there is no such type. */
 const struct event_type *event_type_find(const char *type);
 

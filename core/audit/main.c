@@ -167,6 +167,8 @@ static int start(struct audit *a, struct br_err *err)
         r = br_store_open(a->dirfd, &a->rec.store, err);
     if (r == 0 && !(a->rec.redact = br_redact_new()))
         r = br_err_set(err, BR_E_REDACTION_FAILED, "no memory for the redactor");
+    if (r == 0 && !(a->rec.quick = br_quick_new()))
+        r = br_err_set(err, BR_E_NOMEM, "no memory for events");
     if (r == 0 && a->token[0])
         r = br_redact_secret(a->rec.redact, "run-token", a->token, strlen(a->token), err);
     explicit_bzero(a->token, sizeof(a->token));
@@ -209,6 +211,7 @@ int main(void)
     text_free(&a);
     br_event_order_free(&a.rec.order);
     br_redact_free(&a.rec.redact);
+    br_quick_free(&a.rec.quick);
     br_store_close(&a.rec.store);
     br_chan_close(&a.session);
     br_chan_close(&a.egress);

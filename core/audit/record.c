@@ -94,13 +94,12 @@ static struct reply *new_reply(struct audit *a, uint64_t id)
     return rep;
 }
 
-static int parse_data(const struct br_buf *text, json_t **data, struct br_err *err)
+static int parse_data(const char *s, size_t n, json_t **data, struct br_err *err)
 {
     json_error_t why;
-    const char *s = text->data ? (const char *)text->data : "";
-    int r = br_json_scan(s, text->len, BR_JSON_DEPTH_MAX + 4, BR_EVENT_NODES_MAX, err);
+    int r = br_json_scan(s, n, BR_JSON_DEPTH_MAX + 4, BR_EVENT_NODES_MAX, err);
     if (r == 0) {
-        *data = json_loadb(s, text->len, JSON_REJECT_DUPLICATES, &why);
+        *data = json_loadb(s, n, JSON_REJECT_DUPLICATES, &why);
         if (json_is_object(*data))
             return 0;
         br_err_set(err, BR_E_INVALID_JSON, "it is no JSON object");
@@ -110,14 +109,21 @@ static int parse_data(const struct br_buf *text, json_t **data, struct br_err *e
     return br_err_wrap(err, "the data of an event was not stored");
 }
 
-static int append(struct audit *a, const char *type, const char *actor, const struct br_buf *text,
+static int append(struct audit *a, const char *type, const char *actor, const char *text, size_t n,
                   struct reply *rep, struct br_err *err)
 {
     json_t *data = NULL;
     if (br_event_is_internal(type))
         return br_err_set(err, BR_E_EVENT_SCHEMA,
                           "'%s' events are made from streamed text; nothing was stored", type);
-    int r = parse_data(text, &data, err);
+    int r = 0;
+    if (a->rec.run.id && !text_waits(a)) {
+        r = recorder_add_text(&a->rec, type, actor, text, n, rep->event_id, err);
+        rep->row = a->rec.run.rows;
+        if (r != 0)
+            return r < 0 ? r : 0;
+    }
+    r = parse_data(text, n, &data, err);
     if (r == 0)
         r = record_begin(a, false, err);
     if (r == 0)
@@ -148,16 +154,25 @@ static int on_append(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
 {
     struct audit *a = ctx;
     char type[BR_EVENT_TYPE_MAX + 1], actor[BR_NAME_MAX];
-    BR_CLEANUP_BUF struct br_buf data;
+    BR_CLEANUP_BUF struct br_buf large = BR_BUF_INIT(0);
+    const char *data;
+    size_t n = 0;
+    int r = 0;
     (void)c;
     br_rd_str(&m->rd, type, sizeof(type));
     br_rd_str(&m->rd, actor, sizeof(actor));
-    int r = br_msg_blob(m, BR_BLOB_MAX, &data, err);
+    if (m->nfds) {
+        r = br_msg_blob(m, BR_BLOB_MAX, &large, err);
+        data = large.data ? (const char *)large.data : "";
+        n = large.len;
+    } else {
+        data = br_msg_blob_view(m, &n);
+    }
     if (r < 0 || br_rd_done(&m->rd) < 0)
         return br_err_set(err, BR_E_PEER_PROTOCOL, "an APPEND is malformed");
     struct reply *rep = new_reply(a, m->id);
     struct br_err why = a->broken;
-    r = a->broken.code ? -(int)a->broken.code : append(a, type, actor, &data, rep, &why);
+    r = a->broken.code ? -(int)a->broken.code : append(a, type, actor, data, n, rep, &why);
     settle(a, rep, r, &why);
     return 0;
 }

@@ -7,8 +7,27 @@
 
 #include "audit/audit_priv.h"
 
-static int store_event(struct recorder *r, const char *type, const json_t *data,
-                       const char *event_id, const struct br_buf *bytes, struct br_err *err)
+/* As long as nothing is missing in between, and not too much waits. */
+static void keep(struct kept *k, uint64_t row, const void *bytes, size_t n)
+{
+    if (!k->wanted || n > AUDIT_KEPT_MAX / 4 ||
+        (k->count && (row != k->first + k->count || k->bytes.len + n > AUDIT_KEPT_MAX)))
+        return;
+    if (!k->count) {
+        k->first = row;
+        k->at = 0;
+        br_buf_reset(&k->bytes);
+    }
+    size_t before = k->bytes.len;
+    if (br_buf_put_lstr(&k->bytes, bytes, n) == 0) {
+        k->count++;
+        return;
+    }
+    k->bytes.len = before;
+    k->bytes.failed = false;
+}
+
+static int store_bytes(struct recorder *r, const void *bytes, size_t n, struct br_err *err)
 {
     int ret = 0;
     if (!r->open) {
@@ -16,11 +35,46 @@ static int store_event(struct recorder *r, const char *type, const json_t *data,
         r->open = ret == 0;
     }
     if (ret == 0)
-        ret = br_store_add_event(r->store, &r->run, event_id, type, bytes->data, bytes->len, err);
+        ret = br_store_add_event(r->store, &r->run, bytes, n, err);
+    if (ret == 0)
+        keep(&r->kept, r->run.rows, bytes, n);
+    return ret;
+}
+
+static int store_event(struct recorder *r, const char *type, const json_t *data,
+                       const struct br_buf *bytes, struct br_err *err)
+{
+    int ret = store_bytes(r, bytes->data, bytes->len, err);
     if (ret == 0 && strcmp(type, "agent.stopped") == 0)
         ret = br_store_add_end(r->store, &r->run, br_now_wall_us(),
                                json_string_value(json_object_get(data, "status")), err);
     return ret;
+}
+
+/* As br_id_make(dst, "evt"), with one call for the random bits of many. */
+static void make_id(struct recorder *r, char dst[BR_ID_MAX])
+{
+    if (r->random_used == 0 || r->random_used + BR_ID_RANDOM > sizeof(r->random)) {
+        br_random(r->random, sizeof(r->random));
+        r->random_used = 0;
+    }
+    br_id_from(dst, "evt", r->random + r->random_used);
+    r->random_used += BR_ID_RANDOM;
+}
+
+int recorder_add_text(struct recorder *r, const char *type, const char *actor, const void *data,
+                      size_t n, char event_id[BR_ID_MAX], struct br_err *err)
+{
+    const uint8_t *bytes;
+    size_t nbytes;
+    if (strcmp(type, "agent.stopped") == 0)
+        return 0;
+    make_id(r, event_id);
+    if (!br_quick_event(r->quick, r->redact, r->order, type, actor, data, n, event_id,
+                        br_now_wall_us(), &bytes, &nbytes))
+        return 0;
+    int ret = store_bytes(r, bytes, nbytes, err);
+    return ret < 0 ? ret : 1;
 }
 
 /* Redact and write one event. Replacements may make a value longer than its limit: then they are
@@ -42,7 +96,7 @@ int recorder_add(struct recorder *r, const char *type, const char *actor, const 
     int ret = strcmp(type, "agent.stopped") == 0 ? account_add(r, err) : 0;
     if (ret < 0)
         return ret;
-    br_id_make(event_id, "evt");
+    make_id(r, event_id);
     if (redacted) {
         safe = json_incref((json_t *)data);
         ret = br_event_build(type, actor, safe, event_id, br_now_wall_us(), &bytes, err);
@@ -58,7 +112,7 @@ int recorder_add(struct recorder *r, const char *type, const char *actor, const 
     if (ret == 0)
         ret = br_event_order_apply(r->order, type, safe, err);
     if (ret == 0)
-        ret = store_event(r, type, safe, event_id, &bytes, err);
+        ret = store_event(r, type, safe, &bytes, err);
     json_decref(safe);
     return ret;
 }
@@ -86,6 +140,7 @@ int recorder_reload(struct recorder *r, struct br_err *err)
     memcpy(info.run_id, r->committed.run_id, sizeof(info.run_id));
     br_store_rewind(&info, &run);
     r->accounted = false;
+    r->kept.count = 0;
     int ret = order ? 1 : br_err_set(err, BR_E_NOMEM, "no memory to read a record");
     while (ret == 1) {
         struct br_event e = {.root = NULL};

@@ -433,6 +433,36 @@ int br_redact_text_brief(const struct br_redact *r, const void *text, size_t n, 
     return redact_whole(r, text, n, true, out, err);
 }
 
+bool br_redact_clean(const struct br_redact *r, const void *text, size_t n)
+{
+    const uint8_t *p = text;
+    uint32_t state = 0;
+    size_t i = 0;
+    if (!r->next)
+        return false;
+    while (i < n && state < r->special)
+        state = r->next[state + r->class_of[p[i++]]];
+    if (state < r->special)
+        return true;
+    /* something looks like the beginning of one */
+    struct redact_scan s;
+    bool clean = false;
+    if (scan_init(&s, r) == 0) {
+        s.text = text;
+        s.end = n;
+        s.final = true;
+        scan_window(&s);
+        clean = !s.failed && !s.retry && s.npending == 0;
+    }
+    scan_free(&s);
+    return clean;
+}
+
+uint64_t br_redact_generation(const struct br_redact *r)
+{
+    return r->generation + 1;
+}
+
 /* ---- streams ---- */
 
 struct br_redact_stream {

@@ -52,6 +52,10 @@ int br_redact_secret(struct br_redact *r, const char *name, const void *value, s
  * `out` is then not to be used. */
 int br_redact_text(const struct br_redact *r, const void *text, size_t n, struct br_buf *out,
                    struct br_err *err);
+/* True: br_redact_text() would append the text as it is. */
+bool br_redact_clean(const struct br_redact *r, const void *text, size_t n);
+/* Changes with every secret that is registered; never 0. */
+uint64_t br_redact_generation(const struct br_redact *r);
 /* The same with "*" in place of [redacted:NAME]: never longer than the text was. */
 int br_redact_text_brief(const struct br_redact *r, const void *text, size_t n, struct br_buf *out,
                          struct br_err *err);

@@ -1,7 +1,8 @@
 /*
  * Writing and reading the store. Every write happens in a transaction that the caller opens; the
- * hash of a row is SHA-256 over the hash of the row before it and the stored bytes, that of row 0
- * over the run's id. Called by the audit process only.
+ * hash of an event is SHA-256 over the hash of the event before it and the stored bytes, that of
+ * event 0 over the run's id. Events that are stored together are lines of one row of the table
+ * (docs/decisions/0122), which keeps the hash of its last one. Called by the audit process only.
  */
 #include <sodium.h>
 #include <stdlib.h>
@@ -11,8 +12,8 @@
 
 #define INFO_COLUMNS                                                                               \
     "SELECT r.id, r.run_id, r.started_us, coalesce(e.ended_us, 0), coalesce(e.status, ''), "       \
-    "r.model, r.workspace, r.goal, r.owner, (SELECT coalesce(max(row), 0) FROM events WHERE "      \
-    "run = r.id) FROM runs r LEFT JOIN ends e ON e.run = r.id "
+    "r.model, r.workspace, r.goal, r.owner, coalesce((SELECT row + count - 1 FROM events WHERE "   \
+    "run = r.id ORDER BY row DESC LIMIT 1), 0) FROM runs r LEFT JOIN ends e ON e.run = r.id "
 
 /* One word of a listing, as a LIKE pattern; NULL: any run. */
 #define HAS(n)                                                                                     \
@@ -26,8 +27,7 @@ static const char *const sql[STMT_COUNT] = {
     [STMT_ROLLBACK] = "ROLLBACK",
     [STMT_ADD_RUN] = "INSERT INTO runs(run_id, started_us, model, workspace, goal, owner) "
                      "VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
-    [STMT_ADD_EVENT] = "INSERT INTO events(run, row, event_id, type, body, hash) "
-                       "VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
+    [STMT_ADD_EVENT] = "INSERT INTO events(run, row, count, body, hash) VALUES(?1, ?2, ?3, ?4, ?5)",
     [STMT_ADD_END] = "INSERT INTO ends(run, ended_us, status, events, hash) "
                      "VALUES(?1, ?2, ?3, ?4, ?5)",
     [STMT_FIND] = INFO_COLUMNS "WHERE substr(r.run_id, 1, length(?1)) = ?1 "
@@ -38,8 +38,8 @@ static const char *const sql[STMT_COUNT] = {
     [STMT_EARLIER] = INFO_COLUMNS
     "WHERE r.id < ?1 AND " HAS(2) " AND " HAS(3) " AND " HAS(4) " AND " HAS(5) " AND " HAS(
         6) " AND " HAS(7) " AND " HAS(8) " AND " HAS(9) " ORDER BY r.id DESC LIMIT 1",
-    [STMT_READ] = "SELECT body FROM events WHERE run = ?1 AND row = ?2",
-    [STMT_READ_HASHED] = "SELECT body, hash FROM events WHERE run = ?1 AND row = ?2",
+    [STMT_READ] = "SELECT row, count, body, hash FROM events WHERE run = ?1 AND row <= ?2 ORDER BY "
+                  "row DESC LIMIT 1",
     [STMT_END] = "SELECT events, hash FROM ends WHERE run = ?1",
 };
 
@@ -90,9 +90,31 @@ int br_store_begin(struct br_store *s, struct br_err *err)
     return run_statement(s, statement(s, STMT_BEGIN), err, "could not be written to");
 }
 
+/* The events that wait become a row. */
+static int write_batch(struct br_store *s, struct br_err *err)
+{
+    struct store_batch *b = &s->batch;
+    if (!b->count)
+        return 0;
+    sqlite3_stmt *st = statement(s, STMT_ADD_EVENT);
+    if (!st)
+        return store_error(s, err, "could not be written to");
+    sqlite3_bind_int64(st, 1, b->run);
+    sqlite3_bind_int64(st, 2, (int64_t)b->first);
+    sqlite3_bind_int64(st, 3, (int64_t)b->count);
+    sqlite3_bind_text(st, 4, (const char *)b->body.data, (int)b->body.len, SQLITE_STATIC);
+    sqlite3_bind_blob(st, 5, b->hash, sizeof(b->hash), SQLITE_STATIC);
+    int r = run_statement(s, st, err, "could not be written to");
+    b->count = 0;
+    br_buf_reset(&b->body);
+    return r;
+}
+
 int br_store_commit(struct br_store *s, struct br_err *err)
 {
-    int r = run_statement(s, statement(s, STMT_COMMIT), err, "could not be written to");
+    int r = write_batch(s, err);
+    if (r == 0)
+        r = run_statement(s, statement(s, STMT_COMMIT), err, "could not be written to");
     if (r < 0)
         br_store_rollback(s);
     return r;
@@ -100,6 +122,8 @@ int br_store_commit(struct br_store *s, struct br_err *err)
 
 void br_store_rollback(struct br_store *s)
 {
+    s->batch.count = 0;
+    br_buf_reset(&s->batch.body);
     if (!sqlite3_get_autocommit(s->db)) /* SQLite may have rolled back by itself */
         (void)run_statement(s, statement(s, STMT_ROLLBACK), NULL, "");
 }
@@ -124,31 +148,40 @@ int br_store_add_run(struct br_store *s, const struct br_store_info *info, struc
     return 0;
 }
 
-int br_store_add_event(struct br_store *s, struct br_store_run *run, const char *event_id,
-                       const char *type, const void *body, size_t n, struct br_err *err)
+int br_store_add_event(struct br_store *s, struct br_store_run *run, const void *body, size_t n,
+                       struct br_err *err)
 {
-    uint8_t hash[32];
-    sqlite3_stmt *st = statement(s, STMT_ADD_EVENT);
-    if (!st || n > BR_EVENT_MAX)
-        return store_error(s, err, "could not be written to");
-    next_hash(hash, run->hash, body, n);
-    sqlite3_bind_int64(st, 1, run->id);
-    sqlite3_bind_int64(st, 2, (int64_t)run->rows + 1);
-    sqlite3_bind_text(st, 3, event_id, -1, SQLITE_STATIC);
-    sqlite3_bind_text(st, 4, type, -1, SQLITE_STATIC);
-    sqlite3_bind_text(st, 5, body, (int)n, SQLITE_STATIC);
-    sqlite3_bind_blob(st, 6, hash, sizeof(hash), SQLITE_STATIC);
-    int r = run_statement(s, st, err, "could not be written to");
-    if (r < 0)
-        return r;
+    struct store_batch *b = &s->batch;
+    if (n > BR_EVENT_MAX || n == 0 || memchr(body, '\n', n))
+        return br_err_set(err, BR_E_STORE_FAILED,
+                          "an event of %zu bytes is no line of text; it was not stored", n);
+    bool follows = b->count && b->run == run->id && b->first + b->count == run->rows + 1;
+    if (b->count && (!follows || b->body.len + n >= STORE_BATCH_BYTES)) {
+        int r = write_batch(s, err);
+        if (r < 0)
+            return r;
+    }
+    if (!b->count) {
+        b->run = run->id;
+        b->first = run->rows + 1;
+    } else {
+        br_buf_put_u8(&b->body, '\n');
+    }
+    if (br_buf_put(&b->body, body, n) < 0)
+        return br_err_set(err, BR_E_STORE_FAILED, "no memory for the audit store");
+    next_hash(b->hash, run->hash, body, n);
+    memcpy(run->hash, b->hash, sizeof(b->hash));
+    b->count++;
     run->rows++;
-    memcpy(run->hash, hash, sizeof(hash));
     return 0;
 }
 
 int br_store_add_end(struct br_store *s, const struct br_store_run *run, uint64_t ended_us,
                      const char *status, struct br_err *err)
 {
+    int r = write_batch(s, err);
+    if (r < 0)
+        return r;
     sqlite3_stmt *st = statement(s, STMT_ADD_END);
     if (!st)
         return store_error(s, err, "could not be written to");
@@ -273,23 +306,88 @@ int br_store_earlier_run(struct br_store *s, int64_t before, const struct br_sto
     return r;
 }
 
-int br_store_read(struct br_store *s, int64_t run, uint64_t row, struct br_buf *body,
-                  struct br_err *err)
+/* The row of the table that holds event `row` becomes the cursor's. 1; 0: there is none. */
+static int load(struct br_store *s, int64_t run, uint64_t row, struct br_err *err)
 {
+    struct store_cursor *c = &s->cursor;
     sqlite3_stmt *st = statement(s, STMT_READ);
+    c->count = 0;
+    br_buf_reset(&c->body);
     if (!st)
         return store_error(s, err, "could not be read");
     sqlite3_bind_int64(st, 1, run);
     sqlite3_bind_int64(st, 2, (int64_t)row);
     int rc = sqlite3_step(st), r = 0;
-    if (rc == SQLITE_DONE)
-        r = br_err_set(err, BR_E_NOT_FOUND, "a run has no event %llu", (unsigned long long)row);
-    else if (rc != SQLITE_ROW)
+    uint64_t first = rc == SQLITE_ROW ? (uint64_t)sqlite3_column_int64(st, 0) : 0;
+    uint64_t count = rc == SQLITE_ROW ? (uint64_t)sqlite3_column_int64(st, 1) : 0;
+    if (rc != SQLITE_ROW && rc != SQLITE_DONE) {
         r = store_error(s, err, "could not be read");
-    else if (br_buf_put(body, sqlite3_column_text(st, 0), (size_t)sqlite3_column_bytes(st, 0)) < 0)
-        r = br_err_set(err, BR_E_STORE_FAILED, "an event of the audit store is too large");
+    } else if (rc == SQLITE_ROW && row - first < count) {
+        const void *text = sqlite3_column_text(st, 2);
+        if (br_buf_put(&c->body, text, (size_t)sqlite3_column_bytes(st, 2)) < 0) {
+            r = br_err_set(err, BR_E_STORE_FAILED, "an event of the audit store is too large");
+        } else {
+            memset(c->hash, 0, sizeof(c->hash)); /* of another length: no hash is that */
+            if (sqlite3_column_bytes(st, 3) == 32)
+                memcpy(c->hash, sqlite3_column_blob(st, 3), 32);
+            c->run = run;
+            c->first = c->next = first;
+            c->count = count;
+            c->at = 0;
+            r = 1;
+        }
+    }
     sqlite3_reset(st);
     return r;
+}
+
+/* The cursor's next event; false: the row has no more. */
+static bool next_line(struct store_cursor *c, const uint8_t **p, size_t *n)
+{
+    if (c->at > c->body.len || c->next - c->first >= c->count)
+        return false;
+    *p = c->body.data + c->at;
+    const uint8_t *end = memchr(*p, '\n', c->body.len - c->at);
+    *n = end ? (size_t)(end - *p) : c->body.len - c->at;
+    c->at += *n + 1;
+    c->next++;
+    return true;
+}
+
+/* The cursor stands before event `row`. 1; 0: there is none. */
+static int seek(struct br_store *s, int64_t run, uint64_t row, struct br_err *err)
+{
+    struct store_cursor *c = &s->cursor;
+    const uint8_t *p;
+    size_t n;
+    if (!c->count || c->run != run || row < c->first || row - c->first >= c->count) {
+        int r = load(s, run, row, err);
+        if (r <= 0)
+            return r;
+    }
+    if (c->next > row) {
+        c->next = c->first;
+        c->at = 0;
+    }
+    while (c->next < row)
+        if (!next_line(c, &p, &n))
+            return br_err_set(err, BR_E_STORE_FAILED, "an event of the audit store is missing");
+    return 1;
+}
+
+int br_store_read(struct br_store *s, int64_t run, uint64_t row, struct br_buf *body,
+                  struct br_err *err)
+{
+    const uint8_t *p;
+    size_t n;
+    int r = seek(s, run, row, err);
+    if (r < 0)
+        return r;
+    if (r == 0 || !next_line(&s->cursor, &p, &n))
+        return br_err_set(err, BR_E_NOT_FOUND, "a run has no event %llu", (unsigned long long)row);
+    if (br_buf_put(body, p, n) < 0)
+        return br_err_set(err, BR_E_STORE_FAILED, "an event of the audit store is too large");
+    return 0;
 }
 
 void br_store_rewind(const struct br_store_info *info, struct br_store_run *run)
@@ -326,42 +424,50 @@ static int check_end(struct br_store *s, const struct br_store_run *run, struct 
     return r;
 }
 
+/* Do the events from the cursor on, which stands behind run->rows, lead to the hash of the row, and
+ * are there as many as it says? The cursor stays where it is. */
+static bool chain_holds(struct store_cursor *c, const struct br_store_run *run)
+{
+    uint64_t next = c->next;
+    size_t at = c->at, n;
+    uint8_t hash[32];
+    const uint8_t *p;
+    memcpy(hash, run->hash, sizeof(hash));
+    while (next_line(c, &p, &n))
+        next_hash(hash, hash, p, n);
+    bool all = c->next - c->first == c->count && c->at == c->body.len + 1;
+    c->next = next;
+    c->at = at;
+    return all && memcmp(hash, c->hash, sizeof(hash)) == 0;
+}
+
 int br_store_next_event(struct br_store *s, struct br_store_run *run, struct br_buf *body,
                         struct br_err *err)
 {
-    sqlite3_stmt *st = statement(s, STMT_READ_HASHED);
-    if (!st)
-        return store_error(s, err, "could not be read");
-    sqlite3_bind_int64(st, 1, run->id);
-    sqlite3_bind_int64(st, 2, (int64_t)run->rows + 1);
-    int rc = sqlite3_step(st), r = 1;
-    if (rc == SQLITE_DONE) {
+    struct store_cursor *c = &s->cursor;
+    const uint8_t *p;
+    size_t n;
+    uint64_t row = run->rows + 1;
+    bool checked = c->count && c->run == run->id && c->next == row && c->next > c->first &&
+                   c->next - c->first < c->count && memcmp(c->seen, run->hash, 32) == 0;
+    int r = checked ? 1 : seek(s, run->id, row, err);
+    if (r == 0) {
         r = check_end(s, run, err);
         if (r <= 0)
             return r;
         /* more rows and the end came since: look once more */
-        sqlite3_reset(st);
-        rc = sqlite3_step(st);
+        r = seek(s, run->id, row, err);
+        if (r == 0)
+            return record_changed(run, err);
     }
-    if (rc == SQLITE_DONE) {
-        r = record_changed(run, err);
-    } else if (rc != SQLITE_ROW) {
-        r = store_error(s, err, "could not be read");
-    } else {
-        uint8_t hash[32];
-        const void *text = sqlite3_column_text(st, 0);
-        size_t n = (size_t)sqlite3_column_bytes(st, 0);
-        next_hash(hash, run->hash, text, n);
-        if (sqlite3_column_bytes(st, 1) != 32 ||
-            memcmp(sqlite3_column_blob(st, 1), hash, 32) != 0) {
-            r = record_changed(run, err);
-        } else if (br_buf_put(body, text, n) < 0) {
-            r = br_err_set(err, BR_E_STORE_FAILED, "an event of the audit store is too large");
-        } else {
-            run->rows++;
-            memcpy(run->hash, hash, sizeof(hash));
-        }
-    }
-    sqlite3_reset(st);
-    return r;
+    if (r < 0)
+        return r;
+    if ((!checked && !chain_holds(c, run)) || !next_line(c, &p, &n))
+        return record_changed(run, err);
+    if (br_buf_put(body, p, n) < 0)
+        return br_err_set(err, BR_E_STORE_FAILED, "an event of the audit store is too large");
+    next_hash(run->hash, run->hash, p, n);
+    memcpy(c->seen, run->hash, sizeof(c->seen));
+    run->rows++;
+    return 1;
 }

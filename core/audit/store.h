@@ -1,8 +1,8 @@
 /*
  * The audit store: one SQLite database, audit.db, in a directory that nobody else may enter. Runs
  * and events are only ever added (docs/events.md): triggers refuse UPDATE and DELETE, rows of a run
- * are contiguous, every row carries the hash of all before it. What br_store_commit() has answered
- * for is on disk.
+ * are contiguous, and the hash of the last event of a row is over all events before it. What
+ * br_store_commit() has answered for is on disk.
  *
  * Every failure is -BR_E_STORE_FAILED, except where a function says otherwise. One thread.
  */
@@ -13,7 +13,7 @@
 
 #define BR_STORE_FILE "audit.db"
 #define BR_STORE_APPLICATION_ID 0x42726431 /* "Brd1" */
-#define BR_STORE_VERSION 1
+#define BR_STORE_VERSION 2
 /* The goal as a listing shows it; the whole is in the record. */
 #define BR_STORE_GOAL_MAX 1024u
 #define BR_STORE_OWNER_MAX 128u
@@ -56,8 +56,10 @@ struct br_store_info {
 /* A new run; fills `run`. ended_us, status, events and id of `info` are not read. */
 int br_store_add_run(struct br_store *s, const struct br_store_info *info, struct br_store_run *run,
                      struct br_err *err);
-int br_store_add_event(struct br_store *s, struct br_store_run *run, const char *event_id,
-                       const char *type, const void *body, size_t n, struct br_err *err);
+/* One event: n bytes in one line. It becomes a row together with those after it, at the commit at
+ * the latest: that it does not follow the last one of its run is an error then. */
+int br_store_add_event(struct br_store *s, struct br_store_run *run, const void *body, size_t n,
+                       struct br_err *err);
 /* Nothing can be added to the run afterwards. */
 int br_store_add_end(struct br_store *s, const struct br_store_run *run, uint64_t ended_us,
                      const char *status, struct br_err *err);

@@ -21,15 +21,15 @@ static const char *const schema[] = {
     "started_us INTEGER NOT NULL, model TEXT NOT NULL, workspace TEXT NOT NULL, goal TEXT NOT "
     "NULL, owner TEXT NOT NULL) STRICT",
     "CREATE TABLE events(run INTEGER NOT NULL REFERENCES runs(id), row INTEGER NOT NULL CHECK(row "
-    ">= 1), event_id TEXT NOT NULL UNIQUE, type TEXT NOT NULL, body TEXT NOT NULL, hash BLOB NOT "
-    "NULL CHECK(length(hash) = 32), UNIQUE(run, row)) STRICT",
+    ">= 1), count INTEGER NOT NULL CHECK(count >= 1), body TEXT NOT NULL, hash BLOB NOT NULL "
+    "CHECK(length(hash) = 32), UNIQUE(run, row)) STRICT",
     "CREATE TABLE ends(run INTEGER PRIMARY KEY REFERENCES runs(id), ended_us INTEGER NOT NULL, "
     "status TEXT NOT NULL, events INTEGER NOT NULL, hash BLOB NOT NULL CHECK(length(hash) = 32)) "
     "STRICT",
     "CREATE TRIGGER events_in_order BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'an event is "
-    "out of order') WHERE NEW.row IS NOT (SELECT coalesce(max(row), 0) + 1 FROM events WHERE run = "
-    "NEW.run); SELECT RAISE(ABORT, 'the run has ended') FROM ends WHERE run = NEW.run; SELECT "
-    "RAISE(ABORT, 'an event id is taken') FROM events WHERE event_id = NEW.event_id; END",
+    "out of order') WHERE NEW.row IS NOT coalesce((SELECT row + count FROM events WHERE run = "
+    "NEW.run ORDER BY row DESC LIMIT 1), 1); SELECT RAISE(ABORT, 'the run has ended') FROM ends "
+    "WHERE run = NEW.run; END",
     "CREATE TRIGGER runs_once BEFORE INSERT ON runs BEGIN SELECT RAISE(ABORT, 'the run exists') "
     "FROM runs WHERE run_id = NEW.run_id OR id = NEW.id; END",
     "CREATE TRIGGER ends_once BEFORE INSERT ON ends BEGIN SELECT RAISE(ABORT, 'the run has ended') "
@@ -189,25 +189,13 @@ static int create_schema(struct br_store *s, struct br_err *err)
     return r == 0 ? exec(s, sql, err) : r;
 }
 
-static int check_schema(struct br_store *s, struct br_err *err)
+/* What is in the database must be exactly the schema. */
+static int check_objects(struct br_store *s, struct br_err *err)
 {
-    int64_t application, version, objects, found;
-    if (get_int(s, "PRAGMA application_id", NULL, 0, &application, err) < 0 ||
-        get_int(s, "PRAGMA user_version", NULL, 0, &version, err) < 0 ||
-        get_int(s, "SELECT count(*) FROM sqlite_schema WHERE sql IS NOT NULL", NULL, 0, &objects,
+    int64_t objects, found;
+    if (get_int(s, "SELECT count(*) FROM sqlite_schema WHERE sql IS NOT NULL", NULL, 0, &objects,
                 err) < 0)
         return -BR_E_STORE_FAILED;
-    if (application == 0 && version == 0 && objects == 0)
-        return create_schema(s, err);
-    if (application != BR_STORE_APPLICATION_ID)
-        return br_err_set(err, BR_E_STORE_FAILED,
-                          "'%s' is a database of another program; nothing is recorded",
-                          BR_STORE_FILE);
-    if (version != BR_STORE_VERSION)
-        return br_err_set(err, BR_E_STORE_FAILED,
-                          "'%s' has schema version %lld and this program knows version %d; nothing "
-                          "is recorded. Use the bridle that wrote it, or move the file away",
-                          BR_STORE_FILE, (long long)version, BR_STORE_VERSION);
     for (size_t i = 0; i < BR_ARRAY_LEN(schema); i++) {
         if (get_int(s, "SELECT count(*) FROM sqlite_schema WHERE sql = ?1", schema[i], 0, &found,
                     err) < 0)
@@ -221,6 +209,57 @@ static int check_schema(struct br_store *s, struct br_err *err)
                           "the schema of '%s' was changed; nothing is recorded. Move the file away",
                           BR_STORE_FILE);
     return 0;
+}
+
+/* Version 1 had one event a row, with its id and type. The bytes and the chain are the same. */
+static int migrate(struct br_store *s, struct br_err *err)
+{
+    char sql[64];
+    int r = exec(s,
+                 "DROP TRIGGER events_in_order; DROP TRIGGER events_no_update; DROP TRIGGER "
+                 "events_no_delete; ALTER TABLE events RENAME TO events_1",
+                 err);
+    for (size_t i = 0; i < BR_ARRAY_LEN(schema) && r == 0; i++)
+        if (strncmp(schema[i], "CREATE TABLE events(", 20) == 0)
+            r = exec(s, schema[i], err);
+    if (r == 0)
+        r = exec(s,
+                 "INSERT INTO events(run, row, count, body, hash) SELECT run, row, 1, body, hash "
+                 "FROM events_1 ORDER BY rowid; DROP TABLE events_1",
+                 err);
+    for (size_t i = 0; i < BR_ARRAY_LEN(schema) && r == 0; i++)
+        if (strncmp(schema[i], "CREATE TRIGGER events_", 22) == 0)
+            r = exec(s, schema[i], err);
+    snprintf(sql, sizeof(sql), "PRAGMA user_version=%d", BR_STORE_VERSION);
+    return r == 0 ? exec(s, sql, err) : r;
+}
+
+static int check_schema(struct br_store *s, struct br_err *err)
+{
+    int64_t application, version, objects;
+    if (get_int(s, "PRAGMA application_id", NULL, 0, &application, err) < 0 ||
+        get_int(s, "PRAGMA user_version", NULL, 0, &version, err) < 0 ||
+        get_int(s, "SELECT count(*) FROM sqlite_schema WHERE sql IS NOT NULL", NULL, 0, &objects,
+                err) < 0)
+        return -BR_E_STORE_FAILED;
+    if (application == 0 && version == 0 && objects == 0)
+        return create_schema(s, err);
+    if (application != BR_STORE_APPLICATION_ID)
+        return br_err_set(err, BR_E_STORE_FAILED,
+                          "'%s' is a database of another program; nothing is recorded",
+                          BR_STORE_FILE);
+    if (version == 1) {
+        int r = migrate(s, err);
+        if (r < 0)
+            return r;
+        return check_objects(s, err);
+    }
+    if (version != BR_STORE_VERSION)
+        return br_err_set(err, BR_E_STORE_FAILED,
+                          "'%s' has schema version %lld and this program knows version %d; nothing "
+                          "is recorded. Use the bridle that wrote it, or move the file away",
+                          BR_STORE_FILE, (long long)version, BR_STORE_VERSION);
+    return check_objects(s, err);
 }
 
 static int open_database(struct br_store *s, struct br_err *err)
@@ -262,6 +301,8 @@ int br_store_open(int dirfd, struct br_store **out, struct br_err *err)
     struct br_store *s = calloc(1, sizeof(*s));
     if (!s)
         return br_err_set(err, BR_E_STORE_FAILED, "no memory for the audit store");
+    br_buf_init(&s->batch.body, STORE_BATCH_BYTES + BR_EVENT_MAX + 1);
+    br_buf_init(&s->cursor.body, STORE_BATCH_BYTES + BR_EVENT_MAX + 1);
     r = open_database(s, err);
     if (r == 0)
         r = check_directory(dirfd, err); /* also what was created just now */
@@ -275,6 +316,8 @@ void br_store_close(struct br_store **s)
 {
     if (!*s)
         return;
+    br_buf_free(&(*s)->batch.body);
+    br_buf_free(&(*s)->cursor.body);
     for (int i = 0; i < STMT_COUNT; i++)
         sqlite3_finalize((*s)->statements[i]);
     sqlite3_close((*s)->db);

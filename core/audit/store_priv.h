@@ -19,14 +19,35 @@ enum store_statement {
     STMT_NEXT_UNENDED,
     STMT_EARLIER,
     STMT_READ,
-    STMT_READ_HASHED,
     STMT_END,
     STMT_COUNT,
+};
+
+/* A row of `events` holds so many bytes, or one event that is larger. */
+#define STORE_BATCH_BYTES (256u * 1024)
+
+/* Events of one run that follow each other, as they become one row: a line each. */
+struct store_batch {
+    int64_t run;
+    uint64_t first, count;
+    struct br_buf body;
+    uint8_t hash[32]; /* of the last */
+};
+/* The row that was read last, and where its next event begins. */
+struct store_cursor {
+    int64_t run;
+    uint64_t first, count, next;
+    struct br_buf body;
+    size_t at;
+    uint8_t hash[32]; /* of its last event */
+    uint8_t seen[32]; /* of the event before `next`, if the rest was compared with `hash` */
 };
 
 struct br_store {
     sqlite3 *db;
     sqlite3_stmt *statements[STMT_COUNT];
+    struct store_batch batch;   /* of the open transaction; count 0: none */
+    struct store_cursor cursor; /* count 0: none */
 };
 
 /* Fill err with what failed and what SQLite says about it. */

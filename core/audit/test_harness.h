@@ -35,6 +35,9 @@ struct harness {
     pid_t pid;
     struct br_chan sup, session, client, egress;
     struct h_message m;
+    struct br_buf many; /* EVENTS, from which one EVENT after the other is taken */
+    size_t many_at;
+    uint64_t many_row;
     uint64_t next_id;
     const char *goal, *workspace, *model; /* of AUDIT_START; NULL: something harmless */
     struct br_show show;                  /* of mode read, beside the run id */

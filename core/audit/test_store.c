@@ -84,9 +84,7 @@ static struct br_store_run new_run(struct br_store *s, const char *id)
 static int add_event(struct br_store *s, struct br_store_run *run, const char *body,
                      struct br_err *err)
 {
-    char id[BR_ID_MAX];
-    br_id_make(id, "evt");
-    return br_store_add_event(s, run, id, "error", body, strlen(body), err);
+    return br_store_add_event(s, run, body, strlen(body), err);
 }
 
 static void add_events(struct br_store *s, struct br_store_run *run, unsigned n)
@@ -162,6 +160,20 @@ static void test_rolled_back_is_not_there(void **state)
     br_store_close(&s);
 }
 
+static int rows_of(const struct place *p, const char *sql);
+static int raw(const struct place *p, const char *sql);
+
+/* An event of `run` is refused, when its row is written at the latest, and nothing is there. */
+static void not_taken(struct br_store *s, struct br_store_run run, const char *why)
+{
+    struct br_err err = {.code = BR_OK};
+    assert_int_equal(br_store_begin(s, NULL), 0);
+    assert_int_equal(add_event(s, &run, "{}", &err), 0);
+    assert_int_equal(br_store_commit(s, &err), -BR_E_STORE_FAILED);
+    if (!strstr(err.text, why))
+        fail_msg("'%s' does not say '%s'", err.text, why);
+}
+
 static void test_refused_by_the_store(void **state)
 {
     struct place *p = *state;
@@ -173,25 +185,92 @@ static void test_refused_by_the_store(void **state)
     assert_int_equal(br_store_begin(s, NULL), 0);
     assert_int_equal(br_store_add_run(s, &info, &other, &err), -BR_E_STORE_FAILED);
     assert_non_null(strstr(err.text, "the run exists"));
-    struct br_store_run gap = run;
+    br_store_rollback(s);
+    struct br_store_run gap = run, again = run, nobody = {.id = 77};
     gap.rows++;
-    assert_int_equal(add_event(s, &gap, "{}", &err), -BR_E_STORE_FAILED);
-    assert_non_null(strstr(err.text, "out of order"));
-    struct br_store_run again = run;
     again.rows--;
-    assert_int_equal(add_event(s, &again, "{}", &err), -BR_E_STORE_FAILED);
-    assert_int_equal(br_store_add_event(s, &run, "evt_x", "error", "{\"n\":3}", 7, &err), 0);
-    assert_int_equal(br_store_add_event(s, &run, "evt_x", "error", "{}", 2, &err),
-                     -BR_E_STORE_FAILED);
-    assert_non_null(strstr(err.text, "id is taken"));
+    not_taken(s, gap, "out of order");
+    not_taken(s, again, "out of order");
+    not_taken(s, nobody, "FOREIGN KEY");
+    assert_int_equal(br_store_begin(s, NULL), 0);
+    assert_int_equal(br_store_add_event(s, &run, "{\n}", 3, &err), -BR_E_STORE_FAILED);
+    assert_int_equal(br_store_add_event(s, &run, "", 0, &err), -BR_E_STORE_FAILED);
+    assert_int_equal(add_event(s, &run, "{\"n\":3}", &err), 0);
     assert_int_equal(br_store_add_end(s, &run, 1, "failed", &err), 0);
     assert_int_equal(br_store_add_end(s, &run, 1, "failed", &err), -BR_E_STORE_FAILED);
-    assert_int_equal(add_event(s, &run, "{}", &err), -BR_E_STORE_FAILED);
-    assert_non_null(strstr(err.text, "has ended"));
-    struct br_store_run nobody = {.id = 77};
-    assert_int_equal(add_event(s, &nobody, "{}", &err), -BR_E_STORE_FAILED);
     assert_int_equal(br_store_commit(s, NULL), 0);
+    not_taken(s, run, "has ended");
     assert_int_equal(read_all(s, "run_a"), 3);
+    br_store_close(&s);
+}
+
+/* Rows of the table hold what was committed together, up to a size; reading sees events only. */
+static void test_events_of_one_row(void **state)
+{
+    struct place *p = *state;
+    static char large[200 * 1024];
+    struct br_store *s = opened(p->fd);
+    struct br_store_run run = new_run(s, "run_a"), other = new_run(s, "run_b");
+    struct br_buf body = BR_BUF_INIT(BR_EVENT_MAX);
+    add_events(s, &run, 7);
+    add_events(s, &other, 2);
+    add_events(s, &run, 5);
+    assert_int_equal(rows_of(p, "SELECT count(*) FROM events"), 3);
+    for (unsigned i = 1; i <= 12; i++) { /* both ways, and from one row to the other */
+        unsigned row = i % 2 ? i : 13 - i;
+        char want[32];
+        snprintf(want, sizeof(want), "{\"n\":%u}", row);
+        br_buf_reset(&body);
+        assert_int_equal(br_store_read(s, run.id, row, &body, NULL), 0);
+        assert_string_equal(br_buf_cstr(&body), want);
+    }
+    assert_int_equal(br_store_read(s, run.id, 13, &body, NULL), -BR_E_NOT_FOUND);
+    assert_int_equal(br_store_read(s, run.id, 0, &body, NULL), -BR_E_NOT_FOUND);
+    /* two readers by turns, one of them in the middle of a row */
+    assert_int_equal(read_all(s, "run_b"), 2);
+    assert_int_equal(read_all(s, "run_a"), 12);
+    memset(large, 'x', sizeof(large));
+    assert_int_equal(br_store_begin(s, NULL), 0);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(br_store_add_event(s, &run, large, sizeof(large), NULL), 0);
+    assert_int_equal(br_store_commit(s, NULL), 0);
+    assert_int_equal(rows_of(p, "SELECT count(*) FROM events"), 6);
+    br_buf_reset(&body);
+    assert_int_equal(br_store_read(s, run.id, 15, &body, NULL), 0);
+    assert_int_equal(body.len, sizeof(large));
+    br_buf_free(&body);
+    br_store_close(&s);
+}
+
+/* A store of version 1: one event a row. Its bytes and its chain go on as they were. */
+static void test_older_store_is_taken_over(void **state)
+{
+    struct place *p = *state;
+    struct br_store *s = opened(p->fd);
+    struct br_store_run run = new_run(s, "run_a");
+    for (unsigned i = 0; i < 3; i++)
+        add_events(s, &run, 1); /* a row each, as version 1 had it */
+    br_store_close(&s);
+    assert_int_equal(
+        raw(p, "DROP TRIGGER events_in_order; DROP TRIGGER events_no_update; DROP TRIGGER "
+               "events_no_delete; CREATE TABLE e(run INTEGER, row INTEGER, body TEXT, hash BLOB); "
+               "INSERT INTO e SELECT run, row, body, hash FROM events; DROP TABLE events; "
+               "CREATE TABLE events(run INTEGER NOT NULL REFERENCES runs(id), row INTEGER NOT NULL "
+               "CHECK(row >= 1), event_id TEXT NOT NULL UNIQUE, type TEXT NOT NULL, body TEXT NOT "
+               "NULL, hash BLOB NOT NULL CHECK(length(hash) = 32), UNIQUE(run, row)) STRICT; "
+               "INSERT INTO events SELECT run, row, 'evt_' || row, 'error', body, hash FROM e; "
+               "DROP TABLE e; CREATE TRIGGER events_in_order BEFORE INSERT ON events BEGIN SELECT "
+               "1; END; CREATE TRIGGER events_no_update BEFORE UPDATE ON events BEGIN SELECT 1; "
+               "END; CREATE TRIGGER events_no_delete BEFORE DELETE ON events BEGIN SELECT "
+               "RAISE(ABORT, 'append-only'); END; PRAGMA user_version = 1"),
+        SQLITE_OK);
+    s = opened(p->fd);
+    assert_int_equal(read_all(s, "run_a"), 3);
+    add_events(s, &run, 2);
+    assert_int_equal(read_all(s, "run_a"), 5);
+    assert_int_equal(raw(p, "DELETE FROM events"), SQLITE_CONSTRAINT);
+    br_store_close(&s);
+    s = opened(p->fd);
     br_store_close(&s);
 }
 
@@ -214,12 +293,25 @@ static int raw(const struct place *p, const char *sql)
     return r;
 }
 
+static int rows_of(const struct place *p, const char *sql)
+{
+    sqlite3 *db = raw_open(p);
+    sqlite3_stmt *st = NULL;
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &st, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(st), SQLITE_ROW);
+    int n = sqlite3_column_int(st, 0);
+    sqlite3_finalize(st);
+    sqlite3_close(db);
+    return n;
+}
+
 static void test_append_only(void **state)
 {
     struct place *p = *state;
     struct br_store *s = opened(p->fd);
     struct br_store_run run = new_run(s, "run_a");
-    add_events(s, &run, 3);
+    for (unsigned i = 0; i < 3; i++)
+        add_events(s, &run, 1);
     assert_int_equal(br_store_begin(s, NULL), 0);
     assert_int_equal(br_store_add_end(s, &run, 9, "completed", NULL), 0);
     assert_int_equal(br_store_commit(s, NULL), 0);
@@ -232,12 +324,13 @@ static void test_append_only(void **state)
         "DELETE FROM runs",
         "UPDATE ends SET status = 'failed'",
         "DELETE FROM ends",
-        "INSERT OR REPLACE INTO events SELECT run, row, 'x', type, '{}', hash FROM events WHERE "
-        "row = 3",
-        "INSERT OR REPLACE INTO events SELECT run, 4, event_id, type, '{}', hash FROM events",
+        "UPDATE events SET count = 2 WHERE row = 3",
+        "INSERT OR REPLACE INTO events SELECT run, row, count, '{}', hash FROM events WHERE row = "
+        "3",
+        "INSERT OR REPLACE INTO events SELECT run, 2, 2, '{}', hash FROM events WHERE row = 3",
         "INSERT OR REPLACE INTO runs SELECT id, run_id, 1, model, 'x', goal, owner FROM runs",
         "INSERT OR REPLACE INTO ends SELECT run, 1, 'failed', 0, hash FROM ends",
-        "INSERT INTO events SELECT run, 4, 'new', type, '{}', hash FROM events WHERE row = 3",
+        "INSERT INTO events SELECT run, 4, 1, '{}', hash FROM events WHERE row = 3",
     };
     for (size_t i = 0; i < BR_ARRAY_LEN(attacks); i++)
         if (raw(p, attacks[i]) != SQLITE_CONSTRAINT)
@@ -269,14 +362,26 @@ static void test_cut_record_is_noticed(void **state)
     struct place *p = *state;
     struct br_store *s = opened(p->fd);
     struct br_store_run run = new_run(s, "run_a");
-    add_events(s, &run, 3);
+    add_events(s, &run, 2);
+    add_events(s, &run, 1);
     assert_int_equal(br_store_begin(s, NULL), 0);
     assert_int_equal(br_store_add_end(s, &run, 9, "completed", NULL), 0);
     assert_int_equal(br_store_commit(s, NULL), 0);
     assert_int_equal(read_all(s, "run_a"), 3);
-    assert_int_equal(raw(p, "DROP TRIGGER events_no_delete; DELETE FROM events WHERE row = 3"),
-                     SQLITE_OK);
-    assert_int_equal(read_all(s, "run_a"), -BR_E_STORE_FAILED);
+    static const char *const changes[] = {
+        "DROP TRIGGER events_no_update; UPDATE events SET body = '{\"n\":1}' WHERE row = 1",
+        "UPDATE events SET body = '{\"n\":1}' || char(10) || '{\"n\":2}' || char(10) WHERE row = 1",
+        "UPDATE events SET body = body || '{}' WHERE row = 1",
+        "UPDATE events SET count = 3, body = '{\"n\":1}' || char(10) || '{\"n\":2}' WHERE row = 1",
+        "UPDATE events SET count = 1, body = '{\"n\":1}' || char(10) || '{\"n\":2}' WHERE row = 1",
+        "UPDATE events SET count = 2, body = '{\"n\":1}' || char(10) || '{\"n\":2}' WHERE row = 1; "
+        "DROP TRIGGER events_no_delete; DELETE FROM events WHERE row = 3",
+    };
+    for (size_t i = 0; i < BR_ARRAY_LEN(changes); i++) {
+        assert_int_equal(raw(p, changes[i]), SQLITE_OK);
+        if (read_all(s, "run_a") != -BR_E_STORE_FAILED)
+            fail_msg("not noticed: %s", changes[i]);
+    }
     br_store_close(&s);
 }
 
@@ -285,9 +390,9 @@ static void test_foreign_files_are_refused(void **state)
     struct place *p = *state;
     struct br_store *s = opened(p->fd);
     br_store_close(&s);
-    assert_int_equal(raw(p, "PRAGMA user_version = 2"), SQLITE_OK);
-    refused(p->fd, "schema version 2");
-    assert_int_equal(raw(p, "PRAGMA user_version = 1; PRAGMA application_id = 7"), SQLITE_OK);
+    assert_int_equal(raw(p, "PRAGMA user_version = 3"), SQLITE_OK);
+    refused(p->fd, "schema version 3");
+    assert_int_equal(raw(p, "PRAGMA user_version = 2; PRAGMA application_id = 7"), SQLITE_OK);
     refused(p->fd, "another program");
     char sql[64];
     snprintf(sql, sizeof(sql), "PRAGMA application_id = %d", BR_STORE_APPLICATION_ID);
@@ -612,6 +717,8 @@ int main(void)
         T(test_write_and_read),
         T(test_rolled_back_is_not_there),
         T(test_refused_by_the_store),
+        T(test_events_of_one_row),
+        T(test_older_store_is_taken_over),
         T(test_append_only),
         T(test_cut_record_is_noticed),
         T(test_foreign_files_are_refused),

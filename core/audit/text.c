@@ -101,6 +101,14 @@ static int store_stream(struct audit *a, struct text_stream *s, bool last, char 
     return 0;
 }
 
+bool text_waits(const struct audit *a)
+{
+    for (unsigned i = 0; i < AUDIT_STREAMS_MAX; i++)
+        if (a->streams[i].redact)
+            return true;
+    return false;
+}
+
 static int on_text_timer(void *ctx, struct br_err *err)
 {
     struct audit *a = ctx;

@@ -288,6 +288,9 @@ void br_random(void *p, size_t n);
 /* "prefix_" + 26 characters of Crockford base32: 48 bits of milliseconds, 80 random bits; sorts by
  * time. `dst` needs strlen(prefix) + 28 bytes. */
 #define BR_ID_MAX 48u
+/* The same with its random bits given. */
+#define BR_ID_RANDOM 10u
+void br_id_from(char dst[BR_ID_MAX], const char *prefix, const uint8_t random[BR_ID_RANDOM]);
 void br_id_make(char dst[BR_ID_MAX], const char *prefix);
 /* ISO 8601 with milliseconds and offset, "2026-03-01T10:00:00.000+00:00" (30 bytes with NUL). */
 void br_time_iso(char dst[32], uint64_t wall_us);

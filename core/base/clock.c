@@ -47,28 +47,28 @@ void br_random(void *p, size_t n)
     }
 }
 
-void br_id_make(char dst[BR_ID_MAX], const char *prefix)
+void br_id_from(char dst[BR_ID_MAX], const char *prefix, const uint8_t random[BR_ID_RANDOM])
 {
     static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz";
-    uint8_t raw[16];
-    uint64_t ms = br_now_wall_us() / 1000;
     size_t at = strlen(prefix);
     br_require(at + 28 <= BR_ID_MAX);
-    for (int i = 0; i < 6; i++)
-        raw[i] = (uint8_t)(ms >> (40 - 8 * i));
-    br_random(raw + 6, 10);
     memcpy(dst, prefix, at);
     dst[at++] = '_';
-    /* 128 bits as 26 digits of 5 bits; the first digit holds the top 3 */
-    for (int i = 25; i >= 0; i--) {
-        unsigned bit = (unsigned)i * 5, v = 0;
-        for (unsigned k = 0; k < 5; k++) {
-            unsigned pos = bit + 4 - k;
-            v = v << 1 | (pos < 128 ? (raw[15 - pos / 8] >> (pos % 8)) & 1u : 0u);
-        }
-        dst[at++] = digits[v];
-    }
-    dst[at] = 0;
+    /* 48 bits of time and 80 random ones, as 26 digits of 5 bits; the first digit holds the top 3
+     */
+    unsigned __int128 v = br_now_wall_us() / 1000 & 0xffffffffffff;
+    for (unsigned i = 0; i < BR_ID_RANDOM; i++)
+        v = v << 8 | random[i];
+    for (int i = 25; i >= 0; i--, v >>= 5)
+        dst[at + (size_t)i] = digits[(unsigned)v & 31];
+    dst[at + 26] = 0;
+}
+
+void br_id_make(char dst[BR_ID_MAX], const char *prefix)
+{
+    uint8_t random[BR_ID_RANDOM];
+    br_random(random, sizeof(random));
+    br_id_from(dst, prefix, random);
 }
 
 void br_time_iso(char dst[32], uint64_t wall_us)

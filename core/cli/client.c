@@ -52,6 +52,7 @@ static int on_state_row(struct br_chan *ch, struct br_msg *m, void *ctx, struct 
 }
 
 static int on_event(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
+static int on_events(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_row(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_events_end(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
 static int on_answered(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err);
@@ -72,6 +73,7 @@ static const struct br_msg_rule ctl_rules[] = {
 };
 static const struct br_msg_rule audit_rules[] = {
     {BR_MSG_EVENT, BR_PERMIT, 13, BR_MSG_MAX, 0, 1, on_event},
+    {BR_MSG_EVENTS, BR_PERMIT, 13, BR_MSG_MAX, 0, 0, on_events},
     {BR_MSG_RUN_ROW, BR_PERMIT, 44, BR_MSG_MAX, 0, 0, on_row},
     {BR_MSG_EVENTS_END, BR_PERMIT | BR_ONCE, 8, BR_ERR_TEXT_MAX + 16, 0, 0, on_events_end},
 };
@@ -261,6 +263,39 @@ static int on_promote_plan(struct br_chan *ch, struct br_msg *m, void *ctx, stru
     return c->hooks->promote_plan ? c->hooks->promote_plan(c->ctx, &p) : 0;
 }
 
+/* `text` is the caller's. */
+static int take_event(struct br_cli_client *c, uint64_t row, struct br_buf *text,
+                      struct br_err *err)
+{
+    if (row != c->row + 1)
+        return br_err_set(err, BR_E_PEER_PROTOCOL,
+                          "the record has a gap: event %llu came after %llu",
+                          (unsigned long long)row, (unsigned long long)c->row);
+    c->row = row;
+    if (!br_buf_cstr(text))
+        return br_err_set(err, BR_E_NOMEM, "no memory for an event");
+    return c->hooks->event ? c->hooks->event(c->ctx, (char *)text->data, text->len, err) : 0;
+}
+
+static int on_events(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct br_cli_client *c = ctx;
+    (void)ch;
+    uint64_t row = br_rd_u64(&m->rd);
+    while (m->rd.off < m->rd.len) {
+        BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(BR_EVENT_MAX);
+        size_t n;
+        const void *p = br_rd_bytes(&m->rd, BR_MSG_MAX, &n);
+        if (!p || !n)
+            return br_err_set(err, BR_E_PEER_PROTOCOL, "'audit' sent malformed EVENTS");
+        br_buf_put(&text, p, n);
+        int r = take_event(c, row++, &text, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
 static int on_event(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct br_cli_client *c = ctx;
@@ -272,14 +307,7 @@ static int on_event(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_e
         return r;
     if (br_rd_done(&m->rd) < 0)
         return br_err_set(err, BR_E_PEER_PROTOCOL, "'audit' sent a malformed EVENT");
-    if (row != c->row + 1)
-        return br_err_set(err, BR_E_PEER_PROTOCOL,
-                          "the record has a gap: event %llu came after %llu",
-                          (unsigned long long)row, (unsigned long long)c->row);
-    c->row = row;
-    if (!br_buf_cstr(&text))
-        return br_err_set(err, BR_E_NOMEM, "no memory for an event");
-    return c->hooks->event ? c->hooks->event(c->ctx, (char *)text.data, text.len, err) : 0;
+    return take_event(c, row, &text, err);
 }
 
 static int on_row(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err)

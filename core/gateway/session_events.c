@@ -195,6 +195,23 @@ static int on_event(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     return take(s, row, bytes, n, err);
 }
 
+/* Several in one message. The session may end over one of them: the rest is not taken then. */
+static int on_events(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct gw_session *s = ctx;
+    uint64_t row = br_rd_u64(&m->rd);
+    while (m->rd.off < m->rd.len) {
+        size_t n = 0;
+        const void *bytes = br_rd_bytes(&m->rd, BR_MSG_MAX, &n);
+        if (!bytes || !n)
+            return br_err_set(err, BR_E_PEER_PROTOCOL, "'audit' sent malformed EVENTS");
+        int r = take(s, row++, bytes, n, err);
+        if (r < 0 || c->fd < 0)
+            return r;
+    }
+    return 0;
+}
+
 static int on_events_end(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     (void)c, (void)m, (void)ctx, (void)err; /* how a run ended is said by bridled */
@@ -203,6 +220,7 @@ static int on_events_end(struct br_chan *c, struct br_msg *m, void *ctx, struct 
 
 static const struct br_msg_rule rules[] = {
     {BR_MSG_EVENT, BR_PERMIT, 13, BR_MSG_MAX, 0, 1, on_event},
+    {BR_MSG_EVENTS, BR_PERMIT, 13, BR_MSG_MAX, 0, 0, on_events},
     {BR_MSG_EVENTS_END, BR_PERMIT | BR_ONCE, 8, BR_ERR_TEXT_MAX + 16, 0, 0, on_events_end},
 };
 

@@ -299,6 +299,25 @@ int br_chan_send_bytes(struct br_chan *c, enum br_msg_type type, uint64_t id, co
     return send_pieces(c, type, &mh, err);
 }
 
+int br_chan_send_fixed(struct br_chan *c, enum br_msg_type type, uint64_t first, const void *p,
+                       size_t n, struct br_err *err)
+{
+    if (c->fd < 0)
+        return br_err_set(err, BR_E_PEER_GONE, "'%s' has gone", c->peer);
+    if (n > BR_MSG_MAX - 8)
+        return br_err_set(err, BR_E_LIMIT_EXCEEDED, "a %s message for '%s' is too large",
+                          br_msg_name(type), c->peer);
+    uint8_t front[8];
+    for (unsigned i = 0; i < 8; i++)
+        front[i] = (uint8_t)(first >> 8 * i);
+    struct br_msg_header head = {.type = (uint16_t)type, .len = (uint32_t)(sizeof(front) + n)};
+    struct iovec iov[3] = {{.iov_base = &head, .iov_len = sizeof(head)},
+                           {.iov_base = front, .iov_len = sizeof(front)},
+                           {.iov_base = (void *)(uintptr_t)p, .iov_len = n}};
+    struct msghdr mh = {.msg_iov = iov, .msg_iovlen = n ? 3 : 2};
+    return send_pieces(c, type, &mh, err);
+}
+
 int br_chan_send(struct br_chan *c, enum br_msg_type type, uint64_t id, const struct br_out *o,
                  struct br_err *err)
 {

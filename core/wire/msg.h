@@ -250,6 +250,9 @@
     /* ---- audit -> client ---- */                                                                \
     /* u64 row (1.. per run, contiguous), blob: the stored bytes of one event */                   \
     X(EVENT, 0x0410)                                                                               \
+    /* several events that follow each other, each inside of the message: u64 row of the first,    \
+       [u32 length, the stored bytes]n */                                                          \
+    X(EVENTS, 0x0413)                                                                              \
     /* modes read: str run_id, u64 started_us, u64 ended_us, str status, str model,                \
        str workspace, str goal, u64 events */                                                      \
     X(RUN_ROW, 0x0411)                                                                             \

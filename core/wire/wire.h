@@ -134,6 +134,10 @@ int br_chan_send(struct br_chan *c, enum br_msg_type type, uint64_t id, const st
 int br_chan_send_bytes(struct br_chan *c, enum br_msg_type type, uint64_t id, const void *p,
                        size_t n, struct br_err *err);
 
+/* The same for a payload of a u64 and n bytes, at most BR_MSG_MAX - 8. */
+int br_chan_send_fixed(struct br_chan *c, enum br_msg_type type, uint64_t first, const void *p,
+                       size_t n, struct br_err *err);
+
 /* A SEQPACKET pair, both ends close-on-exec; 0 or -1 and errno. */
 int br_chan_pair(int fds[2]);
 

@@ -135,7 +135,7 @@ void add_run(struct br_store *s, const char *id, const char *owner, unsigned eve
                      "{\"v\":1,\"type\":\"error\",\"eventId\":\"%s\",\"at\":\"2026-01-01T00:00:00."
                      "000+00:00\",\"data\":{\"code\":\"X\",\"message\":\"\\u001b[2J \\u202e %u\"}}",
                      event_id, i);
-        r = br_store_add_event(s, &run, event_id, "error", body, (size_t)n, &err);
+        r = br_store_add_event(s, &run, body, (size_t)n, &err);
     }
     if (r == 0 && ended)
         r = br_store_add_end(s, &run, 1767225601000000u, "completed", &err);

@@ -317,12 +317,11 @@ static void test_odd_records(void **state)
 static void add_damaged(struct br_store *s)
 {
     add_run(s, "run_bad", "1:1:nobody", 2, false);
-    if (sqlite3_exec(
-            s->db,
-            "INSERT INTO events(run, row, event_id, type, body, hash) SELECT id, 3, 'bad-3', "
-            "'error', '{\"v\":1,\"type\":\"error\",\"data\":{\"message\":\"forged\"}}', "
-            "zeroblob(32) FROM runs WHERE run_id = 'run_bad'",
-            NULL, NULL, NULL) != SQLITE_OK ||
+    if (sqlite3_exec(s->db,
+                     "INSERT INTO events(run, row, count, body, hash) SELECT id, 3, 1, "
+                     "'{\"v\":1,\"type\":\"error\",\"data\":{\"message\":\"forged\"}}', "
+                     "zeroblob(32) FROM runs WHERE run_id = 'run_bad'",
+                     NULL, NULL, NULL) != SQLITE_OK ||
         sqlite3_changes(s->db) != 1) {
         fprintf(stderr, "%s\n", sqlite3_errmsg(s->db));
         _exit(5);
