@@ -124,12 +124,19 @@ static int prepare(struct br_err *err)
 }
 
 /* The whole table, or a part of it. */
-enum part { PART_ALL, PART_LAUNCHES, PART_PROVIDER };
+enum part { PART_ALL, PART_LAUNCHES, PART_PROVIDER, PART_SERVICE };
 
 static int measure_all(enum part part, struct br_err *err)
 {
     struct bench_launcher *l = NULL;
     int r = 0;
+    if (part == PART_SERVICE) {
+        double rate;
+        r = bench_durable_alone(&rate, err);
+        if (r == 0)
+            bench_row("durable events, alone", rate, "/s", NULL, 0, 40000, true);
+        return r;
+    }
     if (part != PART_PROVIDER)
         r = bench_launches(static_true, static_true_fd, bin_path, bench_dir, workspace, err);
     if (r == 0 && part != PART_LAUNCHES)
@@ -205,8 +212,10 @@ int main(int argc, char **argv)
         part = PART_LAUNCHES;
     else if (argc == 2 + json && strcmp(argv[1 + json], "provider") == 0)
         part = PART_PROVIDER;
+    else if (argc == 2 + json && strcmp(argv[1 + json], "service") == 0)
+        part = PART_SERVICE;
     if (argc != 1 + json + (part != PART_ALL)) {
-        fprintf(stderr, "usage: bridle-bench [--json] [launches|provider]\n");
+        fprintf(stderr, "usage: bridle-bench [--json] [launches|provider|service]\n");
         return br_code_exit(BR_E_USAGE);
     }
     if (prepare(&err) == 0)
