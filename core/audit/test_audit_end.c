@@ -231,12 +231,36 @@ static void test_client_that_does_not_read(void **state)
         h_good(h, "tool.result", "{\"callId\":\"c1\",\"tool\":\"x\",\"ok\":true,\"output\":0}");
     }
     /* now it reads: everything is there, in order */
+    struct br_buf seen = BR_BUF_INIT(16u * 1024 * 1024);
     for (int i = 0; i < 602; i++) {
         h_event(h);
         assert_int_equal(h->m.row, i + 1);
+        br_buf_put(&seen, h->m.body.data, h->m.body.len);
     }
-    h_good(h, "bridle.notice", H_NOTICE);
-    h_next(h, "bridle.notice");
+    /* it keeps up again, and is shown what is still in memory: several at a time, too */
+    for (int i = 0; i < 70; i++)
+        h_send_append(h, "bridle.notice", "kernel", H_NOTICE);
+    for (int i = 0; i < 70; i++) {
+        h_expect(h, &h->session, BR_MSG_APPENDED);
+        h_next(h, "bridle.notice");
+        br_buf_put(&seen, h->m.body.data, h->m.body.len);
+    }
+    h_send_close(h, BR_OK, "completed", "", 0);
+    h_next(h, "agent.stopped");
+    br_buf_put(&seen, h->m.body.data, h->m.body.len);
+    h_end(h, BR_OK, "completed", 0);
+    /* and what it was shown, both ways, is what is in the store */
+    struct br_buf stored = BR_BUF_INIT(16u * 1024 * 1024);
+    h_start(h, H_READ, H_CLIENT, "run_1", "");
+    h_expect(h, &h->client, BR_MSG_RUN_ROW);
+    while (h_receive(h, &h->client) == 0 && h->m.type == BR_MSG_EVENT)
+        br_buf_put(&stored, h->m.body.data, h->m.body.len);
+    assert_int_equal(stored.len, seen.len);
+    assert_memory_equal(stored.data, seen.data, seen.len);
+    br_buf_free(&stored);
+    br_buf_free(&seen);
+    h_expect(h, &h->sup, BR_MSG_AUDIT_CLOSED);
+    assert_int_equal(h_wait(h), 0);
 }
 
 static void test_client_that_never_reads_does_not_stop_the_end(void **state)
