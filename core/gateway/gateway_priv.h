@@ -128,6 +128,8 @@ const struct gw_result *session_result(const struct gw_session *s); /* once it h
 /* Once it has ended: the record broke off, or was not in order. Who was shown its events and can
  * know no gap has its connection closed with 1011. */
 bool session_broken(const struct gw_session *s);
+/* It was started: something of it is, or will be, in the store. */
+bool session_has_run(const struct gw_session *s);
 /* What a list shows of it. */
 struct gw_about {
     const char *workspace, *model, *goal; /* goal: "" as long as it was not prompted */

@@ -54,11 +54,11 @@ static void reply_bool(struct harness *h, const char *id, const char *key, bool 
     harness_reply(h, id, &b);
 }
 
-void harness_send_event(struct harness *h, const char *session, const struct gw_event *e)
+int harness_send_event(struct harness *h, const char *session, const struct gw_event *e)
 {
     char head[256];
     if (e->own && !h->extended)
-        return;
+        return 0;
     int n = e->own ? snprintf(head, sizeof(head),
                               "{\"jsonrpc\":\"2.0\",\"method\":\"bridle/event\",\"params\":{"
                               "\"sessionId\":\"%s\",\"after\":%lld,\"seq\":%llu,\"event\":",
@@ -68,7 +68,9 @@ void harness_send_event(struct harness *h, const char *session, const struct gw_
                               "\"sessionId\":\"%s\",\"seq\":%llu,\"event\":",
                               session, (unsigned long long)e->seq);
     const struct gw_piece pieces[] = {{head, (size_t)n}, {e->bytes, e->n}, {"}}", 2}};
-    gw_counters(h->g)->events_out += conn_send(h->c, pieces, BR_ARRAY_LEN(pieces)) >= 0;
+    int r = conn_send(h->c, pieces, BR_ARRAY_LEN(pieces));
+    gw_counters(h->g)->events_out += r >= 0;
+    return r;
 }
 
 /* ---- requests whose answer comes later ---- */
@@ -128,8 +130,10 @@ static void answer_prompt(struct harness *h, const char *id, struct gw_session *
 static void on_event(struct gw_sink *k, struct gw_session *s, const struct gw_event *e)
 {
     struct harness_follow *f = (struct harness_follow *)k;
-    if (!f->quiet)
-        harness_send_event(f->h, session_id(s), e);
+    if (f->load)
+        harness_load_hold(f->load, e);
+    else if (!f->quiet)
+        (void)harness_send_event(f->h, session_id(s), e);
 }
 
 static void on_ended(struct gw_sink *k, struct gw_session *s)
@@ -143,7 +147,9 @@ static void on_ended(struct gw_sink *k, struct gw_session *s)
         reply_bool(f->h, f->cancels->id, "canceled", session_state(s) == GW_CANCELED);
         harness_call_free(f->cancels);
     }
-    free(br_steal_ptr(&f->prompt));
+    if (f->load)
+        harness_load_ended(f->load, session_state(s));
+    f->load = NULL;
     harness_follow_free(f);
 }
 
@@ -560,6 +566,7 @@ static void harness_closed(struct conn *c)
     if (!h)
         return;
     harness_ext_closed(h);
+    harness_load_closed(h);
     while (h->follows)
         harness_follow_free(h->follows);
     sessions_disown(h->g, c);
@@ -576,7 +583,13 @@ static void harness_closed(struct conn *c)
     free(h);
 }
 
+static void harness_writable(struct conn *c)
+{
+    harness_load_writable(conn_state(c));
+}
+
 const struct gw_protocol gw_harness = {.name = "harness.acp.1",
                                        .open = harness_open,
                                        .message = harness_message,
+                                       .writable = harness_writable,
                                        .closed = harness_closed};

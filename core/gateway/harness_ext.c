@@ -11,18 +11,6 @@
 
 /* ---- what is said of a live session ---- */
 
-static const char *status_name(enum gw_state state)
-{
-    static const char *const names[] = {"created", "running", "completed", "failed", "canceled"};
-    return names[state];
-}
-
-static void put_text(struct br_buf *b, const char *key, const char *text)
-{
-    br_buf_printf(b, ",\"%s\":", key);
-    br_buf_put_json_str(b, text, strlen(text));
-}
-
 /* What both the list and the notification have, without the brackets. */
 static void put_live(struct br_buf *b, struct gw_session *s)
 {
@@ -33,22 +21,28 @@ static void put_live(struct br_buf *b, struct gw_session *s)
     (void)session_asks(s, &asks);
     br_time_iso(at, about.started_us);
     br_buf_printf(b, "\"sessionId\":\"%s\",\"status\":\"%s\"", session_id(s),
-                  status_name(session_state(s)));
-    put_text(b, "workspace", about.workspace);
-    put_text(b, "model", about.model);
+                  harness_status(session_state(s)));
+    harness_put_text(b, "workspace", about.workspace, BR_PATH_MAX);
+    harness_put_text(b, "model", about.model, BR_NAME_MAX);
     br_buf_printf(b, ",\"startedAt\":\"%s\",\"asks\":%u,\"owned\":%s", at, asks,
                   session_owner(s) ? "true" : "false");
+}
+
+void harness_put_session(struct br_buf *b, struct gw_session *s)
+{
+    struct gw_about about;
+    session_about(s, &about);
+    br_buf_printf(b, "{");
+    put_live(b, s);
+    harness_put_text(b, "goal", about.goal, BR_PATH_MAX);
+    br_buf_printf(b, ",\"events\":%llu,\"live\":true}", (unsigned long long)about.rows);
 }
 
 static void put_session(void *ctx, struct gw_session *s)
 {
     struct br_buf *b = ctx;
-    struct gw_about about;
-    session_about(s, &about);
-    br_buf_printf(b, "%s{", b->data[b->len - 1] == '[' ? "" : ",");
-    put_live(b, s);
-    put_text(b, "goal", about.goal);
-    br_buf_printf(b, ",\"events\":%llu,\"live\":true}", (unsigned long long)about.rows);
+    br_buf_put(b, ",", b->data[b->len - 1] != '[');
+    harness_put_session(b, s);
 }
 
 /* ---- watching ---- */
@@ -110,8 +104,20 @@ static void do_detach(struct harness *h, const char *id, const struct harness_ar
     harness_reply(h, id, &b);
 }
 
+#define FROM                                                                                       \
+    {"sessionId", PARAM_TEXT, true, 1, 256}, {"after", PARAM_ROW, false, 0, 0},                    \
+    {                                                                                              \
+        "afterBridle", PARAM_ROW, false, 0, 0                                                      \
+    }
+
 /* clang-format off */
 const struct harness_method harness_more[] = {
+    {"session/list", NEEDS_SESSIONS, BR_ACCESS_OBSERVE, {
+        {"limit", PARAM_COUNT, false, 1, 200}, {"before", PARAM_TEXT, false, 1, 256},
+        {"query", PARAM_TEXT, false, 1, 256},
+     }, harness_do_list},
+    {"session/load", NEEDS_SESSIONS, BR_ACCESS_OBSERVE, {FROM}, harness_do_load},
+    {"session/resume", NEEDS_SESSIONS, BR_ACCESS_OPERATE, {FROM}, harness_do_resume},
     {"session/watch", NEEDS_EXTENSION, BR_ACCESS_OBSERVE, {{NULL}}, do_watch},
     {"session/unfollow", NEEDS_EXTENSION, BR_ACCESS_OBSERVE, {
         {"sessionId", PARAM_TEXT, true, 1, 256},

@@ -51,6 +51,7 @@ struct harness_follow {
     char *prompt;                 /* the id of the prompt to be answered; NULL: none */
     struct harness_call *cancels; /* to be answered when it has ended */
     bool quiet;                   /* its events are not wanted any more */
+    struct harness_load *load;    /* what was stored comes first; NULL: it is not being read */
     struct harness_follow *next;
 };
 
@@ -61,6 +62,8 @@ struct harness {
     unsigned made; /* sessions, those that are being made included */
     struct harness_call *creates, *answers;
     struct harness_follow *follows;
+    struct harness_load *loads;
+    struct harness_list *lists;
     struct gw_watch watch; /* gateway_ NULL: it does not */
 };
 
@@ -102,7 +105,8 @@ struct harness_method {
 void harness_error(struct harness *h, const char *id, enum harness_error code, const char *fmt, ...)
     BR_PRINTF(4, 5);
 void harness_reply(struct harness *h, const char *id, const struct br_buf *result);
-void harness_send_event(struct harness *h, const char *session, const struct gw_event *e);
+/* What conn_send() says; 0 if it is not for this client. */
+int harness_send_event(struct harness *h, const char *session, const struct gw_event *e);
 struct harness_call *harness_call_new(struct harness *h, struct harness_call **list,
                                       const char *id);
 void harness_call_free(struct harness_call *call);
@@ -120,5 +124,23 @@ struct gw_session *harness_session(struct harness *h, const char *id, const char
 extern const struct harness_method harness_more[];
 extern const unsigned harness_more_count;
 void harness_ext_closed(struct harness *h);
+/* A live session, as in lists. */
+void harness_put_session(struct br_buf *b, struct gw_session *s);
+
+/* ---- harness_load.c: what was stored ---- */
+
+void harness_do_list(struct harness *h, const char *id, const struct harness_args *a);
+void harness_do_load(struct harness *h, const char *id, const struct harness_args *a);
+void harness_do_resume(struct harness *h, const char *id, const struct harness_args *a);
+/* An event of a session whose stored ones are being read: it comes behind them. */
+void harness_load_hold(struct harness_load *load, const struct gw_event *e);
+/* It has ended meanwhile, and its follower goes. */
+void harness_load_ended(struct harness_load *load, enum gw_state state);
+void harness_load_closed(struct harness *h);
+/* There is room again. */
+void harness_load_writable(struct harness *h);
+const char *harness_status(enum gw_state state);
+/* ,"KEY":TEXT of at most max bytes */
+void harness_put_text(struct br_buf *b, const char *key, const char *text, size_t max);
 
 #endif

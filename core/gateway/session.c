@@ -67,6 +67,11 @@ bool session_broken(const struct gw_session *s)
     return s->broken;
 }
 
+bool session_has_run(const struct gw_session *s)
+{
+    return s->fed;
+}
+
 const struct gw_ask *session_asks(const struct gw_session *s, unsigned *n)
 {
     *n = s->nasks;

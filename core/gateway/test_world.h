@@ -64,7 +64,9 @@ struct gateway {
     int read_code;
     char read_id[BR_ID_MAX], read_before[BR_ID_MAX], read_words[512];
     uint32_t read_limit;
-    uint64_t read_call; /* id of the GATE_READ that was not answered; 0: none */
+    uint64_t read_call;   /* id of the GATE_READ that was not answered; 0: none */
+    struct br_chan store; /* our end of it */
+    bool store_full;      /* what world_stored() could not send, because nobody reads */
     unsigned logs;
     unsigned otlp_ended;
 };
@@ -100,5 +102,13 @@ void world_resolved(struct gateway *g, struct run *r, const char *call, const ch
 void world_end(struct gateway *g, struct run *r, const char *status);
 void world_ended(struct gateway *g, struct run *r, int code, const char *text);
 void world_close_audit(struct run *r);
+
+/* The store, for the GATE_READ that came last: a code, or a channel on which it is shown. */
+void world_reading(struct gateway *g, int code, const char *text);
+void world_row(struct gateway *g, const char *id, const char *status, const char *goal,
+               uint64_t events);
+/* `own`: of Bridle's types. Row `row`, with the number in it. */
+void world_stored(struct gateway *g, uint64_t row, bool own);
+void world_reading_end(struct gateway *g, int code);
 
 #endif
