@@ -168,19 +168,24 @@ static void invalid(struct acp *a, const char *id, const char *text)
     acp_fail(a, id, -32602, "ACP_INVALID_PARAMS", "%s", text);
 }
 
+/* Some editors write an empty list as an empty object. */
+static bool is_empty(const json_t *v)
+{
+    return !v || json_is_null(v) || (json_is_array(v) && json_array_size(v) == 0) ||
+           (json_is_object(v) && json_object_size(v) == 0);
+}
+
 /* cwd, mcpServers and additionalDirectories of session/new and session/load. NULL: refused. */
 static const char *cwd_of(struct acp *a, const char *id, const json_t *params)
 {
     const char *cwd = acp_string(params, "cwd", BR_PATH_MAX - 1);
-    const json_t *mcp = json_object_get(params, "mcpServers"),
-                 *more = json_object_get(params, "additionalDirectories");
     if (!cwd || cwd[0] != '/')
         invalid(a, id, "'cwd' must be an absolute path; no session was made");
-    else if (mcp && !json_is_null(mcp) && (!json_is_array(mcp) || json_array_size(mcp)))
+    else if (!is_empty(json_object_get(params, "mcpServers")))
         invalid(a, id,
                 "'mcpServers' must be empty: what an agent may reach is decided by the operator's "
                 "policy; no session was made");
-    else if (more && !json_is_null(more) && (!json_is_array(more) || json_array_size(more)))
+    else if (!is_empty(json_object_get(params, "additionalDirectories")))
         invalid(a, id,
                 "'additionalDirectories' must be empty: a run has one workspace; no session was "
                 "made");

@@ -106,7 +106,8 @@ static void test_new_refuses(void **state)
         "{'cwd':7,'mcpServers':[]}",
         "{'cwd':'/etc','mcpServers':[]}", /* outside, as bridled says */
         "{'cwd':'/w','mcpServers':[{'name':'x','command':'/bin/sh','args':[],'env':[]}]}",
-        "{'cwd':'/w','mcpServers':{}}",
+        "{'cwd':'/w','mcpServers':{'x':{}}}",
+        "{'cwd':'/w','mcpServers':'x'}",
         "{'cwd':'/w','mcpServers':[],'additionalDirectories':['/w2']}",
         "{'cwd':'/w','mcpServers':[],'additionalDirectories':'/w2'}",
     };
@@ -118,7 +119,7 @@ static void test_new_refuses(void **state)
         assert_int_equal(rig_error(id, NULL), -32602);
     }
     rig_say(REQUEST("20", "session/new",
-                    "{'cwd':'/w','mcpServers':[],'additionalDirectories':[],'_meta':{'a':1}}"));
+                    "{'cwd':'/w','mcpServers':{},'additionalDirectories':[],'_meta':{'a':1}}"));
     assert_non_null(rig_result("20"));
     rig.c.who.access = BR_ACCESS_ANSWER;
     rig_say(REQUEST("21", "session/new", "{'cwd':'/w','mcpServers':[]}"));
