@@ -233,9 +233,8 @@ static void on_close_frame(struct conn *c, const struct br_ws_message *m)
         mark_dirty(c);
         return;
     }
-    out_drop(&c->out); /* it reads no more messages, and answers no more pings */
     conn_close(c, m->close_code, "");
-    c->out.unpaced = true;
+    c->out.unpaced = true; /* it answers no more pings */
 }
 
 static void on_frame(struct conn *c, const struct br_ws_message *m)

@@ -89,7 +89,7 @@ void gate_close(struct gate_client *c)
         if (c->rig->clients[i] == c)
             c->rig->clients[i] = NULL;
     br_close(&c->fd);
-    free(c->in);
+    free(c->base_);
     free(c->text);
     free(c->head);
     free(c->body);
@@ -121,12 +121,15 @@ void gate_send_bytes(struct gate_client *c, const void *p, size_t n)
 /* Read what is there; false: nothing. */
 static bool fill(struct gate_client *c)
 {
-    if (c->cap - c->nin < 65536) {
-        c->cap = c->cap * 2 + 131072;
-        c->in = realloc(c->in, c->cap);
-        assert_non_null(c->in);
+    if (c->nin && c->in != c->base_)
+        memmove(c->base_, c->in, c->nin);
+    if (c->cap_ - c->nin < 65536) {
+        c->cap_ = c->cap_ * 2 + 131072;
+        c->base_ = realloc(c->base_, c->cap_);
+        assert_non_null(c->base_);
     }
-    ssize_t r = recv(c->fd, c->in + c->nin, c->cap - c->nin, 0);
+    c->in = c->base_;
+    ssize_t r = recv(c->fd, c->in + c->nin, c->cap_ - c->nin, 0);
     if (r > 0) {
         c->nin += (size_t)r;
         return true;
@@ -138,7 +141,7 @@ static bool fill(struct gate_client *c)
 
 static void eat(struct gate_client *c, size_t n)
 {
-    memmove(c->in, c->in + n, c->nin - n);
+    c->in += n;
     c->nin -= n;
 }
 
@@ -151,14 +154,14 @@ static bool wait_more(struct gate_client *c, uint64_t until)
             return true;
         if (br_now_us() > until)
             return false;
-        gate_serve(c->rig, 0); /* one look */
-        (void)poll(&p, 1, 1);
+        if (poll(&p, 1, 0) == 0)
+            gate_serve(c->rig, 1); /* a loop whose time is over does not look at all */
     }
 }
 
 /* ---- HTTP ---- */
 
-static void read_head(struct gate_client *c)
+void gate_read_head(struct gate_client *c)
 {
     uint64_t until = br_now_us() + GATE_WAIT_MS * 1000ull;
     uint8_t *end;
@@ -191,7 +194,7 @@ struct gate_client *gate_http(struct gate_rig *r, enum gate_way way, const char 
     br_buf_printf(&b, "%s %s HTTP/1.1\r\n%s%s\r\n", method, path,
                   strcasestr(fields, "Host:") ? "" : "Host: localhost\r\n", fields);
     gate_send_bytes(c, b.data, b.len);
-    read_head(c);
+    gate_read_head(c);
     gate_expect_eof(c);
     c->body = strndup((char *)c->in, c->nin);
     c->nbody = c->nin;
@@ -207,7 +210,7 @@ unsigned gate_upgrade(struct gate_client *c, const char *path, const char *field
                   "%s\r\n",
                   path, strcasestr(fields, "Host:") ? "" : "Host: localhost\r\n", fields);
     gate_send_bytes(c, b.data, b.len);
-    read_head(c);
+    gate_read_head(c);
     if (c->status == 101)
         assert_string_equal(gate_field(c, "Sec-WebSocket-Accept"), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     return c->status;
@@ -312,6 +315,8 @@ static int take_frame(struct gate_client *c, size_t head, size_t n)
         c->pongs++;
     } else {
         assert_int_equal(op, 8);
+        if (!c->mute)
+            gate_send_frame(c, 0x88, p, len < 2 ? len : 2);
         c->closed = true;
         c->close_code = len >= 2 ? (unsigned)p[0] << 8 | p[1] : 1005;
     }

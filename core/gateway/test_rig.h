@@ -171,11 +171,13 @@ struct gate_client {
     struct gate_rig *rig;
     enum gate_way way;
     int fd;
-    uint8_t *in;
-    size_t nin, cap;
+    uint8_t *in; /* what was not taken yet */
+    size_t nin;
+    uint8_t *base_; /* where it is allocated */
+    size_t cap_;
     char *text; /* the last message, terminated */
     size_t ntext;
-    bool mute;        /* answer no pings */
+    bool mute;        /* answer no pings and no close */
     bool eof, closed; /* the stream has ended; a close frame came */
     unsigned close_code, pings, pongs, messages;
     unsigned status;   /* of the last HTTP answer */
@@ -198,6 +200,8 @@ struct gate_client *gate_http(struct gate_rig *r, enum gate_way way, const char 
                               const char *path, const char *fields);
 /* The value of a field of the answer; "" if there is none. Valid until the next call. */
 const char *gate_field(const struct gate_client *c, const char *name);
+/* Read the head of an answer; what comes behind it stays. */
+void gate_read_head(struct gate_client *c);
 /* Send an upgrade with these fields, and read its answer: the status. */
 unsigned gate_upgrade(struct gate_client *c, const char *path, const char *fields);
 

@@ -43,7 +43,7 @@ struct tls {
         uint8_t index;
     } listeners[TLS_LISTENERS_MAX];
     unsigned nlisteners;
-    bool accepting, client, leaving, done;
+    bool accepting, client, leaving, done, failed;
     int pause; /* timer */
     int system_fd;
     uint64_t connect_id;
@@ -137,6 +137,7 @@ static int on_shaken(void *ctx, struct tls_conn *c, const struct br_err *why)
     if (!t->client)
         return on_server_shaken(t, c, why);
     struct br_err told = *why, err;
+    t->failed = why->code != BR_OK;
     if (why->code == BR_E_DENIED)
         br_err_set(&told, BR_E_DENIED,
                    "the server's certificate is not one to trust: %s; nothing was sent to it",
@@ -369,7 +370,7 @@ static int on_connect(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
         if (rc == 0)
             rc = tls_conns_add(&t->conns, t->ctx, br_steal_fd(&net), br_steal_fd(&plain), 0, host,
                                &why);
-        if (rc < 0 && !t->done)
+        if (rc < 0)
             (void)say_ready(t, t->connect_id, &why, err);
         if (rc < 0 && err)
             *err = why;
@@ -468,5 +469,5 @@ int main(void)
     br_chan_close(&t.gateway);
     br_chan_close(&t.sup);
     br_loop_free(&t.loop);
-    return rc < 0 ? 1 : 0;
+    return rc < 0 || t.failed ? 1 : 0;
 }

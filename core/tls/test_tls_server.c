@@ -526,16 +526,20 @@ static void test_busy_gateway(void **state)
     assert_true(tls_rig_start(
         &r,
         &(struct tls_rig_options){.chain = server.pem, .key = server.key_pem, .connections = N}));
-    for (unsigned i = 0; i < N; i++)
-        assert_true(tls_client_open(&c[i], r.port, &trusting));
     for (unsigned i = 0; i < N; i++) {
+        assert_true(tls_client_open(&c[i], r.port, &trusting));
+        assert_true(tls_send_all(c[i].ssl, &i, sizeof(i)));
+    }
+    bool seen[N] = {false};
+    for (unsigned i = 0; i < N; i++) {
+        unsigned which = N, back = N;
         assert_true(tls_rig_next(&r));
-        if (i == N - 1) {
-            char byte = 0;
-            assert_true(fd_send_all(r.plain, "x", 1));
-            assert_true(tls_recv_all(c[N - 1].ssl, &byte, 1));
-            assert_int_equal(byte, 'x');
-        }
+        assert_true(fd_recv_all(r.plain, &which, sizeof(which)));
+        assert_true(which < N && !seen[which]);
+        seen[which] = true;
+        assert_true(fd_send_all(r.plain, &which, sizeof(which)));
+        assert_true(tls_recv_all(c[which].ssl, &back, sizeof(back)));
+        assert_int_equal(back, which);
         br_close(&r.plain);
     }
     for (unsigned i = 0; i < N; i++)
