@@ -106,8 +106,12 @@ static void made(gw_new_fn *done, void *ctx, const char *workspace, int code)
         done(ctx, NULL, code, &err);
         return;
     }
+    if (rig.nsessions == BR_ARRAY_LEN(rig.sessions)) {
+        br_err_set(&err, BR_E_LIMIT_EXCEEDED, "there are too many");
+        done(ctx, NULL, -BR_E_LIMIT_EXCEEDED, &err);
+        return;
+    }
     struct gw_session *s = &rig.sessions[rig.nsessions++];
-    assert_true(rig.nsessions <= BR_ARRAY_LEN(rig.sessions));
     snprintf(s->id, sizeof(s->id), "run_%02u", rig.nsessions);
     snprintf(s->workspace, sizeof(s->workspace), "%s", workspace);
     s->owner = &rig.c;
@@ -125,7 +129,10 @@ void session_create(struct gateway *g, struct conn *owner, const char *workspace
         made(done, ctx, workspace, 0);
         return;
     }
-    assert_true(nheld < BR_ARRAY_LEN(held));
+    if (nheld == BR_ARRAY_LEN(held)) {
+        made(done, ctx, workspace, -BR_E_LIMIT_EXCEEDED);
+        return;
+    }
     held[nheld].done = done;
     held[nheld].ctx = ctx;
     snprintf(held[nheld++].workspace, BR_PATH_MAX, "%s", workspace);
@@ -196,7 +203,7 @@ void session_unfollow(struct gw_sink *k)
 void session_answer(struct gw_session *s, const struct gw_who *who, const char *permission,
                     unsigned scope, const char *note, gw_answer_fn *done, void *ctx)
 {
-    struct rig_answer *a = &rig.answers[rig.nanswers++];
+    struct rig_answer *a = &rig.answers[rig.nanswers++ % BR_ARRAY_LEN(rig.answers)];
     assert_int_equal(s->state, GW_RUNNING);
     snprintf(a->permission, sizeof(a->permission), "%s", permission);
     snprintf(a->note, sizeof(a->note), "%s", note ? note : "");
