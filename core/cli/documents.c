@@ -198,6 +198,7 @@ int br_cli_documents_send(const struct br_cli_foreground *f, const struct br_cli
     put_blob(&o, f->schema ? f->schema : "", f->schema ? strlen(f->schema) : 0);
     br_buf_put_str(&o.buf, ""); /* any id, and as much as the manifest says */
     br_ceilings_put(&o.buf, &(struct br_ceilings){.tokens = 0});
+    br_buf_put_str(&o.buf, "");
     if (o.buf.failed || o.failed)
         return br_err_set(err, BR_E_USAGE,
                           "the command and the paths are too long to send; nothing was started");

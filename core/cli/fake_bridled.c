@@ -279,8 +279,10 @@ static int on_run(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err 
     struct br_ceilings less;
     br_rd_str(&m->rd, s, sizeof(s));
     br_ceilings_get(&m->rd, &less);
+    char root[BR_PATH_MAX];
+    br_rd_str(&m->rd, root, sizeof(root));
     br_require(br_rd_done(&m->rd) == 0 && !s[0] && !less.tokens && !less.tool_calls &&
-               !less.ask_seconds);
+               !less.ask_seconds && !root[0]);
     br_loop_stop(loop);
     return 0;
 }

@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "supervise/standing.h"
+#include "supervise/service.h"
 #include "supervise/supervise_priv.h"
 
 void sup_fail(struct supervisor *s, int code, const char *fmt, ...)
@@ -113,6 +113,7 @@ static int on_run(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err 
         return malformed(m, err);
     br_rd_str(&m->rd, q->run_id, sizeof(q->run_id));
     br_ceilings_get(&m->rd, &q->ceilings);
+    br_rd_str(&m->rd, q->root, sizeof(q->root));
     if (br_rd_done(&m->rd) < 0 || q->mode < BR_RUN_AGENT || q->mode > BR_RUN_PROMOTE ||
         q->policy_from > BR_POLICY_BUILT_IN || (q->run_id[0] && !br_is_run_id(q->run_id)) ||
         (q->adapter[0] ? q->mode != BR_RUN_AGENT : q->resume[0] || q->schema.len) ||
@@ -131,6 +132,15 @@ static int on_show(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
     if (br_rd_done(&m->rd) < 0)
         return malformed(m, err);
     s->verb = BR_MSG_CTL_SHOW;
+    s->asked = s->kick = true;
+    return 0;
+}
+
+static int on_sweep(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct supervisor *s = ctx;
+    (void)c, (void)m, (void)err;
+    s->verb = BR_MSG_CTL_SWEEP;
     s->asked = s->kick = true;
     return 0;
 }
@@ -215,6 +225,7 @@ static const struct br_msg_rule control_rules[] = {
     {BR_MSG_CTL_ACTIVATIONS, BR_PERMIT | BR_ONCE, 4, 64, 0, 0, on_activations},
     {BR_MSG_CTL_LEASES, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_leases},
     {BR_MSG_CTL_STATE, BR_PERMIT | BR_ONCE, 5, 128, 0, 0, on_state},
+    {BR_MSG_CTL_SWEEP, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_sweep},
     {BR_MSG_CTL_RELOAD, BR_PERMIT | BR_ONCE, 4, BR_PATH_MAX + 4, 0, 0, on_reload},
     {BR_MSG_CTL_POLICIES, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_policies},
     {BR_MSG_CTL_CANCEL, BR_PERMIT, 0, 0, 0, 0, on_cancel},
@@ -289,6 +300,8 @@ static int serve(struct supervisor *s, struct br_err *err)
         leases_verb(s);
     else if (s->verb == BR_MSG_CTL_STATE)
         state_verb(s);
+    else if (s->verb == BR_MSG_CTL_SWEEP)
+        sweep_verb(s);
     else
         standing_verb(s);
     return 0;
@@ -352,6 +365,30 @@ static int stand(const char *policy)
     return br_code_exit(err.code);
 }
 
+/* The same, with listeners and a gateway. Sockets that were passed stay where they are. */
+static int serve_clients(int argc, char **argv)
+{
+    static struct standing st;
+    static struct service sv;
+    struct br_err err = {.code = BR_OK};
+    br_log_init("bridled", BR_LOG_INFO);
+    notify_init(&sv.notify);
+    br_close_from(3 + (int)sv.notify.nfds, NULL, 0);
+    for (unsigned i = 0; i < sv.notify.nfds; i++)
+        (void)fcntl(3 + (int)i, F_SETFD, FD_CLOEXEC);
+    signal(SIGPIPE, SIG_IGN);
+    prctl(PR_SET_DUMPABLE, 0);
+    umask(077);
+    st.service = &sv;
+    int r = service_args_read(&sv.args, argc, argv, &err);
+    if (r == 0)
+        snprintf(st.asked_path, sizeof(st.asked_path), "%s", sv.args.policy);
+    if (r == 0 && drop_capabilities(&err) == 0 && standing_serve(&st, &err) == 0)
+        return 0;
+    br_log(BR_LOG_ERROR, "%s", err.text);
+    return br_code_exit(err.code);
+}
+
 static void open_standard_fds(void)
 {
     for (int fd = 0; fd < 3; fd++) /* never let a channel become a standard descriptor */
@@ -376,10 +413,12 @@ int main(int argc, char **argv)
         return stand("");
     if (argc == 4 && strcmp(argv[1], "--standing") == 0 && strcmp(argv[2], "--policy") == 0)
         return stand(argv[3]);
+    if (argc >= 2 && strcmp(argv[1], "--service") == 0)
+        return serve_clients(argc - 2, argv + 2);
     if (argc != 2 || strcmp(argv[1], "--private") != 0 || fstat(3, &st) < 0 ||
         !S_ISSOCK(st.st_mode)) {
         fprintf(stderr, "bridled is started by 'bridle'; by hand only to hold a policy for new "
-                        "runs: bridle policy hold [FILE]\n");
+                        "runs: bridle policy hold [FILE]; or for clients: bridle serve\n");
         return br_code_exit(BR_E_USAGE);
     }
     br_close_from(4, NULL, 0);

@@ -112,7 +112,7 @@ static void read_key(struct br_rd *r, struct provider *p)
 
 /* One provider of the reply; true if it is the wanted one and offers the model. */
 static bool read_provider(struct br_rd *r, const char *want, const char *model,
-                          struct provider *out, bool *named)
+                          struct provider *out, bool *named, provider_model_fn *offers, void *ctx)
 {
     static struct provider p;
     char name[BR_NAME_MAX], offered[BR_NAME_MAX];
@@ -137,6 +137,8 @@ static bool read_provider(struct br_rd *r, const char *want, const char *model,
     for (uint32_t i = 0; i < n && !r->failed; i++) {
         br_rd_str(r, offered, sizeof(offered));
         has |= strcmp(offered, model) == 0;
+        if (offers && !r->failed)
+            offers(ctx, name, offered);
     }
     if (r->failed || strcmp(name, want) != 0)
         return false;
@@ -144,6 +146,17 @@ static bool read_provider(struct br_rd *r, const char *want, const char *model,
     snprintf(p.model, sizeof(p.model), "%s/%s", name, model);
     *out = p;
     return has;
+}
+
+void provider_models(struct br_rd *r, provider_model_fn *fn, void *ctx)
+{
+    static struct provider unused;
+    bool named = false;
+    uint32_t n = br_rd_u32(r);
+    if (n > PROVIDERS_MAX)
+        r->failed = true;
+    for (uint32_t i = 0; i < n && !r->failed; i++)
+        (void)read_provider(r, "", "", &unused, &named, fn, ctx);
 }
 
 static int malformed_config(struct br_err *err)
@@ -166,7 +179,7 @@ static int read_config(struct supervisor *s, const char *want, const char *model
     if (r.failed || *n > PROVIDERS_MAX)
         return malformed_config(err);
     for (uint32_t i = 0; i < *n && !r.failed; i++)
-        *found |= read_provider(&r, want, model, &s->provider, named);
+        *found |= read_provider(&r, want, model, &s->provider, named, NULL, NULL);
     s->nimages = br_rd_u32(&r);
     if (s->nimages > PROFILE_IMAGES_MAX) {
         s->nimages = 0;

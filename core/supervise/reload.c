@@ -243,6 +243,7 @@ static int send_test(struct candidate *n, struct br_err *err)
     br_out_blob(&o, "", 0);
     br_buf_put_str(&o.buf, "");
     br_ceilings_put(&o.buf, &(struct br_ceilings){.tokens = 0});
+    br_buf_put_str(&o.buf, "");
     return br_chan_send(&n->control, BR_MSG_CTL_RUN, 0, &o, err);
 }
 

@@ -512,3 +512,23 @@ void run_verb(struct supervisor *s)
     else
         sup_end(s, s->session_code, s->session_exit, s->session_text);
 }
+
+/* Nothing runs here: the launcher sweeps at its start, audit closes what nobody else can. */
+void sweep_verb(struct supervisor *s)
+{
+    struct br_err err = {.code = BR_OK};
+    int r = store_open(s, &err);
+    if (r == 0)
+        r = program_start(s, P_LAUNCH, &err);
+    if (r == 0)
+        r = launcher_configure(s, &err);
+    if (r == 0) {
+        s->programs[P_LAUNCH].expected = true;
+        (void)sup_wait_of(s, &s->programs[P_LAUNCH], &s->programs[P_LAUNCH].ready, SWEEP_US, true);
+        program_stop(s, P_LAUNCH, GRACE_US);
+        recover(s);
+        r = s->fail_code;
+        err = s->fail_err;
+    }
+    sup_end(s, -r, br_code_exit(r), r < 0 ? err.text : "");
+}

@@ -21,9 +21,10 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "supervise/standing.h"
+#include "supervise/service.h"
 
 #define BACKLOG 64
 /* How long a client may take to say what it wants, and to leave when it was told how it ended. */
@@ -99,7 +100,8 @@ static int on_take(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_er
     if (br_rd_done(&m->rd) < 0 || !run_id[0] || c->asked)
         return br_err_set(err, BR_E_PEER_PROTOCOL, "a malformed POLICY_TAKE");
     c->asked = true;
-    if (st->draining)
+    if (st->draining ||
+        (st->service && st->service->draining && !service_is_own(st->service, c->pid)))
         return conn_end(c, BR_E_CANCELED,
                         "the standing bridled is ending and lets no session begin; nothing was "
                         "started");
@@ -138,6 +140,42 @@ static void log_refusal(const struct br_err *why, uint8_t by, uid_t uid)
     br_log(BR_LOG_WARN, "%s (%s of uid %u)", why->text, br_policy_by_name(by), (unsigned)uid);
 }
 
+/* The settings of a service come first; both are taken, or neither. */
+static int replace_begin(struct standing *st, const char *word, uint8_t by, uid_t uid,
+                         struct br_err *err)
+{
+    if (!st->service)
+        return reload_begin(st, word, by, uid, err);
+    if (st->service->draining)
+        return br_err_set(err, BR_E_CANCELED, "the service is ending; nothing was reloaded");
+    if (st->preparing.on || st->next.on)
+        return br_err_set(err, BR_E_IN_USE,
+                          "another reload is under way; try again when it is over");
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    if (st->service->listening)
+        notify_send(&st->service->notify, "RELOADING=1\nMONOTONIC_USEC=%llu",
+                    (unsigned long long)now.tv_sec * 1000000u + (unsigned)now.tv_nsec / 1000u);
+    st->preparing.by = by;
+    st->preparing.uid = uid;
+    snprintf(st->preparing.word, sizeof(st->preparing.word), "%s", word);
+    int r = service_prepare(st->service, err);
+    st->preparing.on = r == 0;
+    if (r < 0 && st->service->listening)
+        (void)service_settle(st->service, false, NULL);
+    return r;
+}
+
+void standing_prepared(struct standing *st, int code, const struct br_err *why)
+{
+    struct br_err err = *why;
+    st->preparing.on = false;
+    if (code == 0)
+        code = reload_begin(st, st->preparing.word, st->preparing.by, st->preparing.uid, &err);
+    if (code < 0)
+        reload_over(st, code, &err);
+}
+
 static int on_reload(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct conn *c = ctx;
@@ -148,7 +186,7 @@ static int on_reload(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_
     if (br_rd_done(&m->rd) < 0 || c->asked)
         return br_err_set(err, BR_E_PEER_PROTOCOL, "a malformed CTL_RELOAD");
     c->asked = true;
-    int r = reload_begin(c->st, word, BR_POLICY_BY_REQUEST, c->uid, &why);
+    int r = replace_begin(c->st, word, BR_POLICY_BY_REQUEST, c->uid, &why);
     if (r == 0) {
         c->waits = true;
         return 0;
@@ -314,13 +352,13 @@ static int lock_place(struct standing *st, struct br_err *err)
 static void reload_by_signal(struct standing *st, uid_t uid)
 {
     struct br_err why = {.code = BR_OK};
-    if (st->next.on && !st->draining) {
+    if ((st->next.on || st->preparing.on) && !st->draining) {
         st->again = true;
         st->again_uid = uid;
         return;
     }
     st->again = false;
-    if (reload_begin(st, "", BR_POLICY_BY_SIGNAL, uid, &why) < 0)
+    if (replace_begin(st, "", BR_POLICY_BY_SIGNAL, uid, &why) < 0)
         log_refusal(&why, BR_POLICY_BY_SIGNAL, uid);
 }
 
@@ -338,7 +376,7 @@ static void log_current(const struct standing *st)
 void reload_over(struct standing *st, int code, const struct br_err *why)
 {
     struct br_err err = {.code = BR_OK};
-    bool first = st->listener < 0;
+    bool first = st->listener < 0, served = st->service != NULL;
     for (unsigned i = 0; i < STANDING_CONNS_MAX; i++) {
         struct conn *c = &st->conns[i];
         if (c->chan.fd < 0 || !c->waits)
@@ -350,8 +388,15 @@ void reload_over(struct standing *st, int code, const struct br_err *why)
     if (code == 0)
         log_current(st);
     else if (!first)
-        log_refusal(why, st->next.by, st->next.row.pin.uid);
-    if (first && (code < 0 || (code = listen_there(st, &err)) < 0)) {
+        log_refusal(why, served ? st->preparing.by : st->next.by,
+                    served ? st->preparing.uid : st->next.row.pin.uid);
+    if (served && !first)
+        (void)service_settle(st->service, code == 0, NULL);
+    if (first && code == 0)
+        code = listen_there(st, &err);
+    if (first && served && code == 0) /* its runs take their policy from the socket */
+        code = service_settle(st->service, true, &err);
+    if (first && code < 0) {
         st->failed = code;
         st->why = err.code ? err : *why;
         leave(st);
@@ -372,6 +417,8 @@ static int on_signal(void *ctx, int fd, short revents, struct br_err *err)
         return 0;
     if (si.ssi_signo == SIGHUP) {
         reload_by_signal(st, si.ssi_uid);
+    } else if (st->service) {
+        service_signal(st->service);
     } else if (st->draining || st->listener < 0 || pinned(st) == 0) {
         leave(st);
     } else {
@@ -409,6 +456,8 @@ static int open_all(struct standing *st, struct br_err *err)
 
 static void close_all(struct standing *st)
 {
+    if (st->service)
+        service_close(st->service);
     if (st->listener >= 0) {
         (void)unlinkat(st->state_fd, STANDING_SOCKET, 0);
         br_close(&st->listener);
@@ -443,8 +492,10 @@ int standing_serve(struct standing *st, struct br_err *err)
     st->loop = br_loop_new();
     br_require(st->loop);
     int r = open_all(st, err);
+    if (r == 0 && st->service)
+        r = service_open(st->service, st, err);
     if (r == 0)
-        r = reload_begin(st, st->asked_path, BR_POLICY_BY_START, geteuid(), err);
+        r = replace_begin(st, st->asked_path, BR_POLICY_BY_START, geteuid(), err);
     if (r == 0)
         r = br_loop_run(st->loop, &st->leave, err);
     if (r == 0 && st->failed) {

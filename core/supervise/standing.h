@@ -35,6 +35,11 @@ int bundle_read(const char *path, uid_t owner, struct br_buf *text, struct br_er
 int bundle_open(const char *word, uid_t owner, struct br_buf *text, struct br_err *err);
 /* policy.lua in the operator's and then the system's configuration; "" if there is none. */
 int bundle_find(char path[BR_PATH_MAX], char *(*env)(const char *), struct br_err *err);
+/* Both for another file of the operator's: `what` names it, `bad` is one that is not usable. */
+int document_read(const char *what, enum br_code bad, size_t max, const char *path, uid_t owner,
+                  struct br_buf *text, struct br_err *err);
+int document_find(const char *what, enum br_code bad, const char *name, char path[BR_PATH_MAX],
+                  char *(*env)(const char *), struct br_err *err);
 /* SHA-256 in hex; "" of nothing, which is the built-in one. */
 void policy_hash(const struct br_buf *text, char hex[65]);
 /* Tests: called between reading a file and looking at it again. NULL in programs. */
@@ -74,8 +79,17 @@ struct candidate {
     struct br_err why;
 };
 
+struct service;
+
 struct standing {
     struct br_loop *loop;
+    struct service *service; /* NULL: it has none */
+    struct {                 /* what is to be replaced, while the service's settings are read */
+        bool on;
+        uint8_t by;
+        uid_t uid;
+        char word[BR_PATH_MAX];
+    } preparing;
     int state_fd, lock, listener, epoll, signals; /* listener -1: there is no bundle yet */
     char state_dir[BR_PATH_MAX], program[BR_PATH_MAX];
     char asked_path[BR_PATH_MAX]; /* --policy; "": what the configuration has */
@@ -101,6 +115,8 @@ int standing_serve(struct standing *st, struct br_err *err);
  * CTL_RELOAD.
  */
 int reload_begin(struct standing *st, const char *word, uint8_t by, uid_t uid, struct br_err *err);
+/* standing.c: the service's settings were read; 0 or the code of `why`. */
+void standing_prepared(struct standing *st, int code, const struct br_err *why);
 /* standing.c: it has ended; 0 or the code of `why`. */
 void reload_over(struct standing *st, int code, const struct br_err *why);
 

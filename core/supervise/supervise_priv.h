@@ -59,6 +59,7 @@ struct request {
     struct br_buf schema;             /* JSON Schema of what it gives back; empty: none */
     char run_id[BR_ID_MAX];           /* that the run is to have; "": make one */
     struct br_ceilings ceilings;
+    char root[BR_PATH_MAX]; /* the workspace lies below it; "": anywhere */
 };
 
 #define KEY_WORDS_MAX 16u
@@ -291,6 +292,9 @@ void kept_sweep(struct supervisor *s);
 
 /* Names of images become ids: that of --image, which must be there, and those of bridle.lua. */
 int images_resolve(struct supervisor *s, struct br_err *err);
+/* Of SCRIPT_CONFIGURED, the list of providers: each model that one names. */
+typedef void provider_model_fn(void *ctx, const char *provider, const char *model);
+void provider_models(struct br_rd *r, provider_model_fn *fn, void *ctx);
 /* Which provider and model this run uses: from bridle.lua, the environment, or scripted. */
 int provider_choose(struct supervisor *s, struct br_err *err);
 /* After harness_choose(): -BR_E_INVALID_CONFIG if the provider speaks no dialect of the run's. */
@@ -333,6 +337,7 @@ void harness_lease(const struct supervisor *s, struct br_lease *lease);
 /* ---- run.c, read.c ---- */
 
 void run_verb(struct supervisor *s);
+void sweep_verb(struct supervisor *s);
 void show_verb(struct supervisor *s);
 void doctor_verb(struct supervisor *s);
 /* Let the running launcher try what it can do; s->probes. */

@@ -13,6 +13,30 @@
 #include "sandbox/tree.h"
 #include "supervise/supervise_priv.h"
 
+/*
+ * Of a client that may only name what lies below a root: the path is as it really was when it was
+ * checked, so a link anywhere in it has been put there since.
+ */
+static int open_below(struct supervisor *s, struct br_err *err)
+{
+    const char *path = s->req.workspace, *root = s->req.root;
+    size_t n = strlen(root);
+    bool below = strncmp(path, root, n) == 0 && (!path[n] || path[n] == '/' || root[n - 1] == '/');
+    BR_CLEANUP_FD int dir = open(root, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const char *rest = below ? path + n : "";
+    while (*rest == '/')
+        rest++;
+    if (below && dir >= 0)
+        s->workspace_fd = br_open_beneath(dir, *rest ? rest : ".", O_RDONLY | O_DIRECTORY, 0);
+    if (s->workspace_fd >= 0)
+        return 0;
+    return br_err_set(
+        err, BR_E_INVALID_WORKSPACE,
+        "the workspace '%s' is not in '%s' any more, or cannot be opened; nothing was "
+        "started",
+        path, root);
+}
+
 int workspace_open(struct supervisor *s, struct br_err *err)
 {
     const char *path = s->req.workspace;
@@ -35,7 +59,10 @@ int workspace_open(struct supervisor *s, struct br_err *err)
     if (!S_ISDIR(st.st_mode))
         return br_err_set(err, BR_E_INVALID_WORKSPACE,
                           "the workspace '%s' is not a directory; nothing was started", path);
-    s->workspace_fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (s->req.root[0] && open_below(s, err) < 0)
+        return -BR_E_INVALID_WORKSPACE;
+    if (s->workspace_fd < 0)
+        s->workspace_fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (s->workspace_fd < 0 || fstat(s->workspace_fd, &st) < 0)
         return br_err_errno(err, BR_E_INVALID_WORKSPACE,
                             "the workspace '%s' cannot be opened; nothing was started", path);

@@ -20,7 +20,8 @@
        default), u8 has_terminal, struct br_profile_choice, [str argv]n (modes exec and plan       \
        only), str adapter (ID@REVISION; "": Bridle's own agent), str session (to resume; "": new), \
        blob JSON Schema of what an adapter gives back (""; none), str run_id ("": make one),       \
-       struct br_ceilings */                                                                       \
+       struct br_ceilings, str root (an absolute path without links, below which the workspace is  \
+       opened without following any; "": anywhere) */                                              \
     X(CTL_RUN, 0x0101)                                                                             \
     /* str run_id, str model_label, u8 scripted; fds: client end of session, of audit */           \
     X(CTL_STARTED, 0x0102)                                                                         \
@@ -63,6 +64,9 @@
     X(CTL_STATE, 0x0118)                                                                           \
     /* struct br_state_row (see br_state_row_put) */                                               \
     X(CTL_STATE_ROW, 0x0119)                                                                       \
+    /* bring to an end what programs that died have left: sandboxes, then records. empty; answer:  \
+       CTL_ENDED */                                                                                \
+    X(CTL_SWEEP, 0x011a)                                                                           \
     /* mode promote: one change, as PROMOTE_ROW */                                                 \
     X(CTL_PROMOTE_ROW, 0x0120)                                                                     \
     /* mode promote, behind them, before anybody is asked: str run_id, str workspace, u32 changes, \
