@@ -133,8 +133,8 @@ json_t *world_heard_json(struct conn *c)
 
 /* ---- timers and channels: poll.c, played ---- */
 
-#define TIMERS 512u
-#define CHANS 1024u
+#define TIMERS 128u
+#define CHANS 128u
 static struct gw_timer *timers[TIMERS];
 static struct {
     struct br_chan *c;
@@ -193,23 +193,27 @@ static bool ready(int fd)
     return n >= 0 || errno == ECONNRESET;
 }
 
+static bool dispatch_chan(struct gateway *g, unsigned i)
+{
+    struct br_chan *c = chans[i].c;
+    struct br_err err = {.code = BR_OK};
+    if (!c || !ready(c->fd))
+        return false;
+    int r = br_chan_dispatch(c, &err);
+    if (r < 0 && chans[i].c == c) {
+        br_chan_end_fn *fn = chans[i].on_end;
+        void *ctx = chans[i].ctx;
+        gw_unwatch_chan(g, c);
+        fn(c, r, ctx, &err);
+    }
+    return true;
+}
+
 static bool pump_chans(struct gateway *g)
 {
     bool any = false;
-    for (unsigned i = 0; i < CHANS; i++) {
-        struct br_chan *c = chans[i].c;
-        struct br_err err = {.code = BR_OK};
-        if (!c || !ready(c->fd))
-            continue;
-        any = true;
-        int r = br_chan_dispatch(c, &err);
-        if (r < 0 && chans[i].c == c) {
-            br_chan_end_fn *fn = chans[i].on_end;
-            void *ctx = chans[i].ctx;
-            gw_unwatch_chan(g, c);
-            fn(c, r, ctx, &err);
-        }
-    }
+    for (unsigned i = 0; i < CHANS; i++)
+        any |= dispatch_chan(g, i);
     return any;
 }
 
@@ -230,8 +234,8 @@ static bool pump_runs(struct gateway *g)
 void world_pump(struct gateway *g)
 {
     struct br_err err = {.code = BR_OK};
-    bool any;
-    do {
+    bool any = !g->manual;
+    while (any) {
         any = false;
         while (ready(g->down.fd)) {
             any = true;
@@ -244,7 +248,56 @@ void world_pump(struct gateway *g)
                 fail_msg("the gateway cannot read what bridled says: %s", err.text);
         }
         any |= pump_chans(g) | pump_runs(g);
-    } while (any);
+    }
+}
+
+/* The gateway's channel to a peer of this name, of the only run that there is. */
+static int chan_of(const char *peer)
+{
+    for (int i = 0; i < (int)CHANS; i++)
+        if (chans[i].c && strcmp(chans[i].c->peer, peer) == 0)
+            return i;
+    return -1;
+}
+
+static int way_fd(struct gateway *g, enum world_way way)
+{
+    int i = way == WORLD_FROM_SESSION ? chan_of("session")
+            : way == WORLD_FROM_AUDIT ? chan_of("audit")
+                                      : -1;
+    return way == WORLD_TO_BRIDLED     ? g->down.fd
+           : way == WORLD_FROM_BRIDLED ? g->up.fd
+           : way == WORLD_TO_SESSION   ? g->runs[0].session.fd
+           : i >= 0                    ? chans[i].c->fd
+                                       : -1;
+}
+
+bool world_waits(struct gateway *g, enum world_way way)
+{
+    int fd = way_fd(g, way);
+    return fd >= 0 && ready(fd);
+}
+
+bool world_step(struct gateway *g, enum world_way way)
+{
+    struct run *r = &g->runs[0];
+    if (!world_waits(g, way))
+        return false;
+    switch (way) {
+    case WORLD_TO_BRIDLED:
+        assert_int_equal(br_chan_dispatch(&g->down, NULL), 0);
+        break;
+    case WORLD_FROM_BRIDLED:
+        assert_int_equal(br_chan_dispatch(&g->up, NULL), 0);
+        break;
+    case WORLD_TO_SESSION:
+        if (br_chan_dispatch(&r->session, NULL) < 0)
+            br_chan_close(&r->session);
+        break;
+    default:
+        (void)dispatch_chan(g, (unsigned)chan_of(way == WORLD_FROM_SESSION ? "session" : "audit"));
+    }
+    return true;
 }
 
 void world_wait(struct gateway *g, uint64_t us)
@@ -558,7 +611,8 @@ static int on_answer(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     struct br_err why = {.code = BR_OK};
     br_rd_str(&m->rd, id, sizeof(id));
     uint8_t scope = br_rd_u8(&m->rd);
-    br_rd_str(&m->rd, r->last_note, sizeof(r->last_note));
+    free(r->last_note);
+    r->last_note = br_rd_strdup(&m->rd, BR_PATH_MAX);
     br_rd_str(&m->rd, r->last_who, sizeof(r->last_who));
     if (br_rd_done(&m->rd) < 0 || scope > BR_SCOPE_RUN)
         return bad(m, err);
@@ -567,6 +621,8 @@ static int on_answer(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
         return 0;
     int code = scope ? br_ledger_allow(r->ledger, id, (enum br_scope)scope, &why)
                      : br_ledger_end(r->ledger, id, BR_ASK_DENIED, &why);
+    if (r->answered)
+        r->answered(r, id, code);
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_buf_put_u8(&o.buf, code == 0);
     br_buf_put_u32(&o.buf, (uint32_t)-code);
@@ -726,6 +782,7 @@ bool world_free(struct gateway **slot)
         if (r->ledger)
             br_ledger_free(&r->ledger);
         free(r->content);
+        free(r->last_note);
     }
     if (g->read_call)
         world_reading(g, BR_E_IO, "");

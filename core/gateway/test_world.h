@@ -11,7 +11,7 @@
 #include "policy/policy.h"
 
 #define WORLD_CONNS 16u
-#define WORLD_RUNS 256u
+#define WORLD_RUNS 64u
 
 struct conn {
     bool used, closing;
@@ -38,7 +38,9 @@ struct run {
     uint64_t row, seq;
     struct br_ledger *ledger;
     unsigned answers; /* ANSWERs that came */
-    char last_who[BR_WHO_MAX], last_note[BR_PATH_MAX + 1];
+    char last_who[BR_WHO_MAX];
+    char *last_note;
+    void (*answered)(struct run *r, const char *permission, int code); /* by the ledger */
     bool mute; /* answers are taken and not acknowledged */
 };
 
@@ -46,6 +48,7 @@ struct gateway {
     struct br_service settings;
     struct gw_counters counters;
     bool draining;
+    bool manual; /* world_pump() does nothing; world_step() moves one message */
     void *sessions, *replays;
     struct br_chan up, down; /* fd 3 of the gateway, and bridled's end of it */
     struct conn conns[WORLD_CONNS];
@@ -85,6 +88,18 @@ json_t *world_heard_json(struct conn *c);
 /* Everything that is on its way arrives. */
 void world_pump(struct gateway *g);
 void world_wait(struct gateway *g, uint64_t us);
+/* One message of one way, if there is one. */
+enum world_way {
+    WORLD_TO_BRIDLED,
+    WORLD_FROM_BRIDLED,
+    WORLD_TO_SESSION,
+    WORLD_FROM_SESSION,
+    WORLD_FROM_AUDIT,
+    WORLD_WAYS
+};
+bool world_step(struct gateway *g, enum world_way way);
+/* Is there one? */
+bool world_waits(struct gateway *g, enum world_way way);
 
 struct run *world_run(struct gateway *g, const char *id); /* NULL: bridled does not know it */
 void world_checked(struct gateway *g, uint64_t call, int code, const char *text);
