@@ -35,6 +35,17 @@ if(TARGET man)
   endforeach()
 endif()
 
+# The units of the service, with the path of this installation.
+install(CODE "set(units \"${CMAKE_SOURCE_DIR}/share/systemd\")")
+install(CODE [[
+  set(libexec "${CMAKE_INSTALL_PREFIX}/libexec/bridle")
+  foreach(unit bridle.service bridle.socket)
+    set(to "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/lib/systemd/system/${unit}")
+    message(STATUS "Installing: ${to}")
+    configure_file("${units}/${unit}" "${to}" @ONLY NEWLINE_STYLE UNIX)
+  endforeach()
+]])
+
 # Its paths are those of a system, whose profiles are in /etc whatever the prefix is.
 install(CODE "set(profile \"${CMAKE_SOURCE_DIR}/share/apparmor/bridle\")")
 install(CODE [[

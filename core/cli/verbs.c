@@ -330,6 +330,38 @@ const struct br_cli_verb br_cli_verbs[] = {
         .run = br_cli_image,
     },
     {
+        .name = "serve",
+        .synopsis = "[options]",
+        .summary = "serve clients: harness/acp/1 and the Agent Client Protocol",
+        .details =
+            "Runs in the foreground until it is told to end, and lets clients create sessions\n"
+            "whose workspaces lie below one directory: 'bridle connect', editors, the board\n"
+            "in a browser. Each session is a run of its own, under the policy that is held\n"
+            "here.\n"
+            "Without 'service' in bridle.lua it listens at 127.0.0.1:8765 and at a socket in\n"
+            "the state directory, where only you and root may come. SIGHUP, or 'bridle policy\n"
+            "reload', reads everything again; SIGTERM lets those that run come to their end.\n"
+            "For a system there are units of systemd: bridle.service, bridle.socket.",
+        .opts = {{"config", 'c', "FILE",
+                  "service, providers and models, a Lua file (default:\n"
+                  "bridle.lua in the configuration)",
+                  BR_COMPLETE_FILE},
+                 {.name = "listen",
+                  .letter = 'l',
+                  .arg = "ADDRESS",
+                  .text = "listen here instead: 127.0.0.1:PORT, [::1]:PORT, or the\n"
+                          "path of a Unix socket; may be given again",
+                  .many = true},
+                 {"root", 0, "DIR",
+                  "workspaces lie below it (default: 'root' of 'service',\n"
+                  "else the present directory)",
+                  BR_COMPLETE_DIR},
+                 OPT_POLICY,
+                 {"model", 'm', "MODEL", "the model of sessions that name none", BR_COMPLETE_NONE},
+                 {"scenario", 0, "FILE", "what the scripted provider plays", BR_COMPLETE_FILE}},
+        .run = br_cli_serve,
+    },
+    {
         .name = "acp",
         .synopsis = "[options]",
         .summary = "be an agent for an editor (Agent Client Protocol on stdin and stdout)",

@@ -13,7 +13,7 @@ _bridle_policy() {
 _bridle() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
   local verb=${COMP_WORDS[1]}
-  local verbs="run observe exec plan activate validate policy show promote state repl doctor image acp demo selftest bench help"
+  local verbs="run observe exec plan activate validate policy show promote state repl doctor image serve acp demo selftest bench help"
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
     _bridle_words "$verbs --help --version"
@@ -203,6 +203,22 @@ _bridle() {
           case $cur in
             -*) _bridle_words "--name --format --suite --mirror --unpack-only --max-bytes --max-files --max-seconds --json --help" ;;
             *) _bridle_files ;;
+          esac
+          ;;
+      esac
+      ;;
+    serve)
+      case $prev in
+        -c | --config) _bridle_files ;;
+        -l | --listen) : ;;
+        --root) _bridle_dirs ;;
+        -p | --policy) _bridle_files ;;
+        -m | --model) : ;;
+        --scenario) _bridle_files ;;
+        *)
+          case $cur in
+            -*) _bridle_words "--config --listen --root --policy --model --scenario --help" ;;
+            *) : ;;
           esac
           ;;
       esac

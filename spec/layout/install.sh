@@ -42,9 +42,30 @@ diff "$top/want" "$top/have" || fail 'libexec/bridle holds other programs than t
 [ "$(readlink "$bridle")" = ../libexec/bridle/bridle ] || fail 'bin/bridle does not lead to libexec'
 for file in etc/apparmor.d/bridle usr/share/bash-completion/completions/bridle \
     usr/share/zsh/site-functions/_bridle usr/share/bridle/lua/meta/bridle-policy.lua \
-    usr/share/bridle/policy/cookbook/mine.lua; do
+    usr/share/bridle/policy/cookbook/mine.lua usr/lib/systemd/system/bridle.service \
+    usr/lib/systemd/system/bridle.socket; do
     [ -s "$DESTDIR/$file" ] || fail "'$file' was not installed"
 done
+# The units: a program that is there, no placeholder, and, where systemd is, nothing that it doubts.
+units=$DESTDIR/usr/lib/systemd/system
+grep -q '@' "$units/bridle.service" && fail 'a placeholder is left in bridle.service'
+start=$(sed -n 's/^ExecStart=\([^ ]*\) .*/\1/p' "$units/bridle.service")
+[ -x "$DESTDIR/$start" ] || fail "bridle.service starts '$start', which is not there"
+while read -r line; do
+    case $line in
+    '' | '#'* | '['*']' | [A-Z]*=*) ;;
+    *) fail "no line of a unit: '$line'" ;;
+    esac
+done < <(cat "$units/bridle.service" "$units/bridle.socket")
+if command -v systemd-analyze >/dev/null; then
+    mkdir -p "$top/units"
+    for unit in bridle.service bridle.socket; do
+        sed -e "s,^ExecStart=,ExecStart=$DESTDIR," -e '/^Documentation=/d' \
+            -e 's,^WorkingDirectory=.*,WorkingDirectory=/,' "$units/$unit" >"$top/units/$unit"
+    done
+    (cd "$top/units" && systemd-analyze verify ./bridle.service ./bridle.socket) >"$top/doubts" 2>&1 || :
+    grep -F bridle. "$top/doubts" && fail 'systemd doubts the units'
+fi
 if [ -d "$build/man" ]; then
     for page in "$build"/man/*; do
         [ -s "$DESTDIR/usr/share/man/man${page##*.}/${page##*/}" ] || fail "no page '${page##*/}'"
