@@ -377,7 +377,7 @@ static void do_cancel(struct harness *h, const char *id, const struct harness_ar
 }
 
 /* clang-format off */
-static const struct harness_method methods[] = {
+const struct harness_method harness_base[] = {
     {"initialize", NEEDS_NOTHING, BR_ACCESS_NONE, {
         {"protocolVersion", PARAM_TEXT, true, 1, 128}, {"clientName", PARAM_TEXT, true, 1, 128},
         {"clientVersion", PARAM_TEXT, false, 1, 64}, {"capabilities", PARAM_CAPABILITIES, true, 0, 0},
@@ -400,6 +400,7 @@ static const struct harness_method methods[] = {
      }, do_cancel},
 };
 /* clang-format on */
+const unsigned harness_base_count = BR_ARRAY_LEN(harness_base);
 
 /* ---- parameters ---- */
 
@@ -505,9 +506,9 @@ static bool read_params(struct harness *h, const char *id, const struct harness_
 
 static const struct harness_method *find_method(const struct harness *h, const char *name)
 {
-    for (size_t i = 0; i < BR_ARRAY_LEN(methods); i++)
-        if (strcmp(methods[i].name, name) == 0)
-            return &methods[i];
+    for (size_t i = 0; i < harness_base_count; i++)
+        if (strcmp(harness_base[i].name, name) == 0)
+            return &harness_base[i];
     for (size_t i = 0; i < harness_more_count; i++)
         if (strcmp(harness_more[i].name, name) == 0 &&
             (harness_more[i].needs == NEEDS_SESSIONS ? h->sessions : h->extended))
@@ -523,7 +524,7 @@ static void on_request(struct harness *h, const struct rpc_message *m)
         harness_error(h, m->id, HARNESS_METHOD, "there is no method '%s'", m->method);
     else if (!read_params(h, m->id, method, m->params, &args))
         return;
-    else if (!h->initialized && method != methods)
+    else if (!h->initialized && method != harness_base)
         harness_error(h, m->id, HARNESS_NOT_INITIALIZED, "'initialize' comes before '%s'",
                       m->method);
     else if (conn_who(h->c)->access < method->access)

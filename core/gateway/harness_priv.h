@@ -102,6 +102,10 @@ struct harness_method {
 
 /* ---- harness.c ---- */
 
+/* The methods of the protocol; `initialize` is the first. */
+extern const struct harness_method harness_base[];
+extern const unsigned harness_base_count;
+
 void harness_error(struct harness *h, const char *id, enum harness_error code, const char *fmt, ...)
     BR_PRINTF(4, 5);
 void harness_reply(struct harness *h, const char *id, const struct br_buf *result);

@@ -318,6 +318,11 @@ static uint64_t fake_now(void)
     return world ? world->now_us : 0;
 }
 
+static uint64_t fake_wall(void)
+{
+    return 1772359200000000; /* 2026-03-01T10:00:00Z */
+}
+
 /* ---- the gateway's main, played ---- */
 
 const struct br_service *gw_settings(const struct gateway *g)
@@ -740,7 +745,7 @@ void world_end(struct gateway *g, struct run *r, const char *status)
 
 struct gateway *world_new(void)
 {
-    static const struct br_world clock = {.mono_us = fake_now};
+    static const struct br_world clock = {.mono_us = fake_now, .wall_us = fake_wall};
     int fds[2];
     struct gateway *g = calloc(1, sizeof(*g));
     assert_non_null(g);
