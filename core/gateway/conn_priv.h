@@ -300,6 +300,7 @@ struct gateway {
     unsigned nconns;
     uint64_t next_id, started_us;
     void *sessions, *replays;
+    int log_fd;
     uint64_t log_at, log_dropped; /* the rate of warnings; lines that were not written */
 };
 

@@ -25,7 +25,7 @@ static void put_string(struct br_buf *b, const char *s)
 void gw_log(struct gateway *g, enum br_log_level level, const char *event, ...)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
-    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    struct pollfd p = {.fd = g->log_fd, .events = POLLOUT};
     if (level > BR_LOG_INFO)
         return;
     if ((level == BR_LOG_WARN &&
@@ -52,6 +52,6 @@ void gw_log(struct gateway *g, enum br_log_level level, const char *event, ...)
     }
     va_end(ap);
     br_buf_printf(&b, "}\n");
-    if (b.failed || write(STDERR_FILENO, b.data, b.len) != (ssize_t)b.len)
+    if (b.failed || write(g->log_fd, b.data, b.len) != (ssize_t)b.len)
         g->log_dropped++;
 }

@@ -343,7 +343,8 @@ static int gateway_run(struct gateway *g, struct br_err *err)
 
 int main(void)
 {
-    static struct gateway g = {.tls.fd = -1, .auth.diag = -1, .sup_out = -1};
+    static struct gateway g = {
+        .tls.fd = -1, .auth.diag = -1, .sup_out = -1, .log_fd = STDERR_FILENO};
     struct br_err err = {.code = BR_OK};
     br_log_init("bridle-gateway", BR_LOG_WARN);
     /* it ends with bridled, which a terminal's ^C and a service manager ask, too */
