@@ -1,6 +1,6 @@
 /*
- * What bridle-gateway does without telemetry. Each function gives way to the one of the same name
- * in otlp.c.
+ * Telemetry where it is not compiled in: sessions tell of their events, and nobody listens. Each
+ * function gives way to the one of the same name in otlp.c.
  */
 #include "gateway/gateway_priv.h"
 
