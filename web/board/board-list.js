@@ -55,19 +55,20 @@ export class LongList {
     });
   }
 
+  setEnd(end) {
+    if (end === this.atEnd) return;
+    this.atEnd = end;
+    if (this.moved) this.moved(end);
+  }
+
   scrolled() {
     const s = this.scroller;
-    const end = s.scrollHeight - s.scrollTop - s.clientHeight <= AT_END;
-    if (end !== this.atEnd) {
-      this.atEnd = end;
-      if (this.moved) this.moved(end);
-    }
+    this.setEnd(s.scrollHeight - s.scrollTop - s.clientHeight <= AT_END);
     this.schedule();
   }
 
   toEnd() {
-    this.atEnd = true;
-    if (this.moved) this.moved(true);
+    this.setEnd(true);
     this.render();
   }
 
@@ -215,7 +216,7 @@ export class LongList {
   // Scroll as little as needed.
   show(i) {
     const s = this.scroller;
-    this.atEnd = false;
+    this.setEnd(false);
     for (let round = 0; round < 3; round++) {
       const top = this.box.offsetTop + this.top(i), h = this.heights[i];
       if (top < s.scrollTop + 8) s.scrollTop = top - 8;

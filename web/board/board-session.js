@@ -97,7 +97,7 @@ export class SessionView {
 
   setStream(stream, atEnd) {
     this.stream = stream;
-    this.list.atEnd = atEnd;
+    this.list.setEnd(atEnd);
     stream.changed = (item, isNew) => this.changed(item, isNew);
     for (const card of this.cards.values()) card.remove();
     this.cards.clear();
@@ -285,9 +285,8 @@ export class SessionView {
   // All that had happened is here: a session that has ended is read from its beginning.
   loaded() {
     if (!this.app.isLive(this.id) && !this.wasLive) {
-      this.list.atEnd = false;
+      this.list.setEnd(false);
       this.scroller.scrollTop = 0;
-      this.latest.hidden = this.scroller.scrollHeight <= this.scroller.clientHeight;
     }
     this.update();
     if (this.app.wantAsk && this.focusAsk()) this.app.wantAsk = false;

@@ -212,9 +212,9 @@ export function answerLine(ask) {
   if (ask.state === "open") return el("p.answer.open", null, icon("ask"), "waits for an answer");
   const allow = ask.state === "allow";
   const who = ask.by || (ask.byPerson ? "the operator at the terminal" : "Bridle itself");
-  return el("p.answer." + (allow ? "allow" : "deny"), null, icon(allow ? "allow" : "deny"),
+  return el("p.answer." + (allow ? "allow" : "deny"), null, icon(allow ? "allow" : "deny"), el("span", null,
     allow ? (ask.scope === "run" ? "allowed for this run" : "allowed once") : "denied", " by ",
-    el("b", null, who), ask.note ? [": ", el("q", null, ask.note.replaceAll("\n", " "))] : null);
+    el("b", null, who), ask.note ? [": ", el("q", null, ask.note.replaceAll("\n", " "))] : null));
 }
 
 // ---- the frame of an entry ---------------------------------------------------------------------
