@@ -9,6 +9,7 @@ const { Mock } = require("./mock.js");
 const checks = require("./page_checks.js");
 
 const [web, program, ...only] = process.argv.slice(2);
+const AT_ONCE = 4; // most of a test is waiting
 const tests = [];
 const test = (name, f) => tests.push([name, f]);
 
@@ -506,33 +507,40 @@ test("a session is started, watched and canceled", async ({ page, mock }) => {
   await page.until("!document.querySelector('[data-do=cancel]')");
 });
 
+// One test, on a server and in a browser context of its own.
+async function run(browser, name, f) {
+  const mock = new Mock(web);
+  mock.port = await mock.listen();
+  mock.url = `http://127.0.0.1:${mock.port}/`;
+  const page = await browser.page();
+  const began = Date.now();
+  let good = true;
+  try {
+    await f({ page, mock });
+    const worse = page.console.filter((line) => !/WebSocket connection|ERR_CONNECTION|Content Security Policy|violates|404/.test(line));
+    assert.deepEqual(worse, [], "said on the console");
+    console.log(`ok ${name} (${Date.now() - began} ms)`);
+  } catch (e) {
+    good = false;
+    console.log("FAILED " + name + "\n" + e.stack);
+  }
+  if (process.env.BRIDLE_SHOTS) await page.shot(path.join(process.env.BRIDLE_SHOTS, name.replace(/\W+/g, "-") + ".png")).catch(() => {});
+  await page.close();
+  mock.close();
+  return good;
+}
+
 (async () => {
   const browser = await Browser.start(program);
-  let failed = 0, ran = 0;
-  for (const [name, f] of tests) {
-    if (only.length && !only.some((o) => name.includes(o))) continue;
-    const mock = new Mock(web);
-    mock.port = await mock.listen();
-    mock.url = `http://127.0.0.1:${mock.port}/`;
-    const page = await browser.page();
-    const began = Date.now();
-    try {
-      await f({ page, mock });
-      const worse = page.console.filter((line) => !/WebSocket connection|ERR_CONNECTION|Content Security Policy|violates|404/.test(line));
-      assert.deepEqual(worse, [], "said on the console");
-      console.log(`ok ${name} (${Date.now() - began} ms)`);
-    } catch (e) {
-      failed++;
-      console.log("FAILED " + name + "\n" + e.stack);
-    }
-    ran++;
-    if (process.env.BRIDLE_SHOTS) await page.shot(path.join(process.env.BRIDLE_SHOTS, name.replace(/\W+/g, "-") + ".png")).catch(() => {});
-    await page.close();
-    mock.close();
-  }
+  const todo = tests.filter(([name]) => !only.length || only.some((o) => name.includes(o)));
+  const n = todo.length;
+  let failed = 0;
+  await Promise.all(Array.from({ length: AT_ONCE }, async () => {
+    for (let t = todo.shift(); t; t = todo.shift()) failed += !(await run(browser, ...t));
+  }));
   await browser.close();
-  console.log(`${ran} tests, ${failed} failed`);
-  process.exitCode = failed || !ran ? 1 : 0;
+  console.log(`${n} tests, ${failed} failed`);
+  process.exitCode = failed || !n ? 1 : 0;
 })().catch((e) => {
   console.log(e.stack);
   process.exit(1);

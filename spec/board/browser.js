@@ -122,6 +122,7 @@ class Page {
       }
     });
     for (const domain of ["Page", "Network", "Runtime", "Log", "Audits", "DOM", "Accessibility"]) await this.send(domain + ".enable");
+    await this.send("Emulation.setFocusEmulationEnabled", { enabled: true }); // several at once
     await this.size(width, height);
   }
 

@@ -35,8 +35,10 @@ async function names(page) {
     if (n.ignored) continue;
     const role = n.role && n.role.value, name = n.name && String(n.name.value).trim();
     roles.set(role, (roles.get(role) || 0) + 1);
+    const focusable = n.properties && n.properties.some((p) => p.name === "focusable" && p.value.value);
+    if (role === "group" && !focusable) continue; // details
     if (["button", "link", "textbox", "searchbox", "checkbox", "combobox", "dialog", "article", "feed", "region", "navigation", "meter", "group", "spinbutton"].includes(role) && !name)
-      nameless.push(role + " " + JSON.stringify(n.properties?.find((p) => p.name === "focusable")?.value?.value ?? ""));
+      nameless.push(role);
   }
   return { roles, nameless };
 }

@@ -139,6 +139,7 @@ export function askCard(stream, ask, app) {
     if (state.busy) return;
     card.timer = setTimeout(() => {
       card.classList.add("armed");
+      state.seen = true;
       for (const b of buttons) b.disabled = false;
     }, ARM_MS);
   };

@@ -215,7 +215,7 @@ export class SessionView {
     for (const ask of open) wanted.add(ask);
     for (const [ask, card] of this.cards) {
       if (wanted.has(ask)) continue;
-      if (ask.state !== "open" && card.key === "open" && !s.mine.has(ask.id) && !this.app.loading(this.id))
+      if (ask.state !== "open" && card.key === "open" && !s.mine.has(ask.id) && ask.ui.seen)
         this.over.set(ask.id, ask);
       if (this.over.has(ask.id)) continue;
       const held = card.contains(document.activeElement);
