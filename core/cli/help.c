@@ -86,6 +86,8 @@ void br_cli_help(const struct br_cli_verb *verb)
     "observer-native-v1"
 #define POLICY_ACTIONS "check show why replay diff test hold reload"
 #define BACKENDS "native bwrap docker"
+#define TOKEN_ACTIONS "add list remove"
+#define ACCESSES "observe answer operate"
 
 static const char *bash_action(enum br_cli_complete c)
 {
@@ -95,6 +97,8 @@ static const char *bash_action(enum br_cli_complete c)
            : c == BR_COMPLETE_PROFILE ? "_bridle_profiles"
            : c == BR_COMPLETE_BACKEND ? "_bridle_words \"" BACKENDS "\""
            : c == BR_COMPLETE_POLICY  ? "_bridle_policy"
+           : c == BR_COMPLETE_TOKEN   ? "_bridle_words \"" TOKEN_ACTIONS "\""
+           : c == BR_COMPLETE_ACCESS  ? "_bridle_words \"" ACCESSES "\""
                                       : ":";
 }
 
@@ -162,6 +166,8 @@ static const char *zsh_action(enum br_cli_complete c)
            : c == BR_COMPLETE_PROFILE ? "_bridle_profiles"
            : c == BR_COMPLETE_BACKEND ? "(" BACKENDS ")"
            : c == BR_COMPLETE_POLICY  ? "_bridle_policy"
+           : c == BR_COMPLETE_TOKEN   ? "(" TOKEN_ACTIONS ")"
+           : c == BR_COMPLETE_ACCESS  ? "(" ACCESSES ")"
                                       : " ";
 }
 

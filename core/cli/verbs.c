@@ -362,6 +362,24 @@ const struct br_cli_verb br_cli_verbs[] = {
         .run = br_cli_serve,
     },
     {
+        .name = "token",
+        .synopsis = "[options] add NAME | list | remove NAME",
+        .summary = "tokens of those who use the service from elsewhere",
+        .details =
+            "add makes a token and prints it, once; its hash is kept. list prints the names.\n"
+            "remove ends one. A service that runs takes changes with SIGHUP, or when 'bridle\n"
+            "policy reload' says so.",
+        .opts = {{"access", 'a', "ACCESS",
+                  "observe, answer or operate, each including the ones\n"
+                  "before it (default: operate)",
+                  BR_COMPLETE_ACCESS},
+                 OPT_JSON("print JSON")},
+        .operands_min = 1,
+        .operands_max = 2,
+        .complete = BR_COMPLETE_TOKEN,
+        .run = br_cli_token,
+    },
+    {
         .name = "acp",
         .synopsis = "[options]",
         .summary = "be an agent for an editor (Agent Client Protocol on stdin and stdout)",

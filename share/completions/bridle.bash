@@ -13,7 +13,7 @@ _bridle_policy() {
 _bridle() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
   local verb=${COMP_WORDS[1]}
-  local verbs="run observe exec plan activate validate policy show promote state repl doctor image serve acp demo selftest bench help"
+  local verbs="run observe exec plan activate validate policy show promote state repl doctor image serve token acp demo selftest bench help"
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
     _bridle_words "$verbs --help --version"
@@ -219,6 +219,17 @@ _bridle() {
           case $cur in
             -*) _bridle_words "--config --listen --root --policy --model --scenario --help" ;;
             *) : ;;
+          esac
+          ;;
+      esac
+      ;;
+    token)
+      case $prev in
+        -a | --access) _bridle_words "observe answer operate" ;;
+        *)
+          case $cur in
+            -*) _bridle_words "--access --json --help" ;;
+            *) _bridle_words "add list remove" ;;
           esac
           ;;
       esac
