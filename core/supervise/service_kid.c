@@ -155,9 +155,20 @@ void kid_kill(struct kid *k)
         (void)syscall(SYS_pidfd_send_signal, k->pidfd, SIGKILL, NULL, 0);
 }
 
+/*
+ * Epoll forgets a descriptor by itself only when no copy of it is left; a kid that was forked and
+ * has not called exec yet holds a copy of each.
+ */
+static void unwatch(struct kid *k, int fd)
+{
+    if (fd >= 0)
+        (void)epoll_ctl(k->sv->epoll, EPOLL_CTL_DEL, fd, NULL);
+}
+
 void kid_hang_up(struct kid *k)
 {
-    br_chan_close(&k->chan); /* epoll forgets it by itself */
+    unwatch(k, k->chan.fd);
+    br_chan_close(&k->chan);
 }
 
 static int reap(struct kid *k)
@@ -165,6 +176,7 @@ static int reap(struct kid *k)
     int status = 0;
     while (waitpid(k->pid, &status, 0) < 0 && errno == EINTR)
         ;
+    unwatch(k, k->pidfd);
     br_close(&k->pidfd);
     k->pid = 0;
     return status;
@@ -185,6 +197,7 @@ void kid_discard(struct kid *k)
 void kid_release(struct kid *k)
 {
     kid_hang_up(k);
+    unwatch(k, k->pidfd);
     br_close(&k->pidfd);
     k->pid = 0;
 }
