@@ -143,7 +143,7 @@ static const struct gw_protocol *choose(struct br_http_text offered, const char 
     return NULL;
 }
 
-static void upgrade(struct conn *c, const struct br_http_head *h)
+static void open_websocket(struct conn *c, const struct br_http_head *h)
 {
     struct br_ws_offer offer;
     struct br_err err = {.code = BR_OK};
@@ -285,8 +285,8 @@ static const struct {
     const char *path, *method;
     void (*fn)(struct conn *c, const struct br_http_head *h);
 } routes[] = {
-    {"/acp", "GET", upgrade},   {"/health", "GET", health}, {"/metrics", "GET", metrics},
-    {"/whoami", "GET", whoami}, {"/login", "POST", login},  {"/logout", "POST", logout},
+    {"/acp", "GET", open_websocket}, {"/health", "GET", health}, {"/metrics", "GET", metrics},
+    {"/whoami", "GET", whoami},      {"/login", "POST", login},  {"/logout", "POST", logout},
 };
 
 static bool is(struct br_http_text t, const char *s)
@@ -320,7 +320,9 @@ void http_request(struct conn *c, const struct br_http_head *h)
 {
     c->head_only = is(h->method, "HEAD");
     unsigned host = auth_host(c, h), origin = host ? 0 : auth_origin(c, h);
-    if (!conn_may_ask(c))
+    /* a connection of its own has a rate of its own */
+    bool websocket = is(h->path, "/acp");
+    if (!websocket && !conn_may_ask(c))
         http_refuse(c, 429, "too many requests; try again later");
     else if (host)
         http_refuse(c, host,

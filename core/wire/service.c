@@ -24,7 +24,7 @@ void br_service_default(struct br_service *s)
                              .unprompted_seconds = 300,
                              .ask_seconds = 120,
                              .running = 8,
-                             .requests_per_second = 200};
+                             .requests_per_second = 1000};
 }
 
 static int bad_listener(const char *text, const char *why, struct br_err *err)
