@@ -1,0 +1,52 @@
+/*
+ * A client of harness/acp/1 for tests of the whole service, over its Unix socket. It is strict: a
+ * gap in the numbers of a session's events, or an event behind its end, fails the test, and so does
+ * waiting for longer than 20 s. Everything that it is shown is kept, to be compared with the store.
+ */
+#ifndef BR_SPEC_STRICT_CLIENT_H
+#define BR_SPEC_STRICT_CLIENT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka needs the above first */
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ws/ws.h"
+
+struct strict {
+    int fd;
+    struct br_ws_reader reader;
+    struct br_ws_limits limits;
+    uint8_t in[65536], *at;
+    size_t left;
+    char *text; /* the last message */
+    unsigned close_code;
+    char session[BR_ID_MAX]; /* of the last session/new */
+    uint64_t next_seq;       /* of its events */
+    bool stopped;
+    struct br_buf seen; /* its events, one a line */
+};
+
+/* Connect, upgrade and initialize; `extended`: with the extension. */
+void strict_open(struct strict *c, const char *socket, bool extended);
+void strict_close(struct strict *c);
+void strict_say(struct strict *c, const char *fmt, ...) BR_PRINTF(2, 3);
+/* The next message; NULL: the connection has ended. */
+const char *strict_hear(struct strict *c);
+/* Go on until one has this text in it; fails if the connection ends before. */
+const char *strict_until(struct strict *c, const char *what);
+/* session/new (id 1) in a workspace, and its answer. */
+void strict_new(struct strict *c, const char *workspace);
+/* session/prompt (id 2). */
+void strict_prompt(struct strict *c, const char *content);
+/* Read on to permission.requested; its id is put into `permission`. */
+void strict_asked(struct strict *c, char permission[BR_ID_MAX]);
+void strict_respond(struct strict *c, const char *session, const char *permission,
+                    const char *decision);
+
+#endif
