@@ -403,7 +403,7 @@
                                                                                                    \
     /* ---- the service: bridled <-> gateway, on fd 3 ---- */                                      \
     /* bridled -> gateway, once: struct br_service (wire/service.h), [struct br_token]n, [str      \
-     * model]n, u8 fds (bits of enum br_gate_fd); fds: those */                                    \
+     * model]n, u8 fds (bits of enum br_gate_fd); fds: those. Answer: ROLE_READY: it serves */     \
     X(GATE_START, 0x0a01)                                                                          \
     /* bridled -> gateway, before GATE_START, one for each listener that is not TLS, in the order  \
      * of br_service: u8 index; fd: it listens */                                                  \
