@@ -170,6 +170,48 @@ const struct br_cli_verb br_cli_verbs[] = {
         .run = br_cli_validate,
     },
     {
+        .name = "connect",
+        .synopsis = "[options] [URL] [PROMPT...]",
+        .summary = "give a service a prompt, watch it work, answer what it asks",
+        .details =
+            "Starts a session of the service at URL (ws://, wss:// or unix:PATH; default: the\n"
+            "one of this machine), sends PROMPT and shows what comes of it; asks are put as\n"
+            "'bridle run' does. Without PROMPT it reads standard input or, at a terminal, asks\n"
+            "for one prompt after another. Ctrl-C cancels and waits, a second one leaves;\n"
+            "Ctrl-\\ leaves the session running where the service's operator allows that.\n"
+            "\n"
+            "A token comes from --token-file or BRIDLE_TOKEN, never from the URL. Without TLS\n"
+            "only this machine is spoken to. What the service sends is checked, and the\n"
+            "connection closed at the first thing that does not fit.",
+        .opts =
+            {{"dir", 'C', "DIR",
+              "the workspace, below the service's root (default: the\n"
+              "present directory; elsewhere than here: the root)",
+              BR_COMPLETE_DIR},
+             {"task", 't', "ID", "the task manifest tasks/ID.yaml of the workspace",
+              BR_COMPLETE_NONE},
+             {"model", 'm', "MODEL", "a model that the service offers", BR_COMPLETE_NONE},
+             {"tokens", 0, "N", "spend at most N tokens", BR_COMPLETE_NONE},
+             {"calls", 0, "N", "make at most N tool calls", BR_COMPLETE_NONE},
+             {"list", 'l', NULL, "list the sessions, those with the words that follow",
+              BR_COMPLETE_NONE},
+             {"watch", 'w', "SESSION", "show this session, and follow it while it runs",
+              BR_COMPLETE_NONE},
+             {"resume", 0, "SESSION", "the same, and take a detached one over", BR_COMPLETE_NONE},
+             {"detach", 0, NULL, "leave it running as soon as it runs", BR_COMPLETE_NONE},
+             {"token-file", 0, "FILE", "a bearer token is in FILE", BR_COMPLETE_FILE},
+             {"ca-file", 0, "FILE", "who may certify the service (default: the system's)",
+              BR_COMPLETE_FILE},
+             {"cert", 0, "FILE", "what this client shows of itself", BR_COMPLETE_FILE},
+             {"key", 0, "FILE", "and the private key of that", BR_COMPLETE_FILE},
+             {"timeout", 0, "SECONDS", "give up without an answer (default: 30)", BR_COMPLETE_NONE},
+             {"verbose", 'v', NULL, "show tool calls and their output unfolded", BR_COMPLETE_NONE},
+             OPT_JSON("print the messages of the service instead, one a line")},
+        .operands_max = 100000,
+        .complete = BR_COMPLETE_NONE,
+        .run = br_cli_connect,
+    },
+    {
         .name = "policy",
         .synopsis = "[options] ACTION [WORD...]",
         .summary = "check, show, explain and test the policy, or try another on the record",
