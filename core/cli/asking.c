@@ -48,8 +48,15 @@ static unsigned asked_now(const struct br_cli_asking *a)
 static void word_question(const struct br_cli_asking *a, char out[96])
 {
     unsigned n = asked_now(a), seconds = a->seconds ? a->seconds : BR_ASK_SECONDS;
-    bool run = all_for_the_run(a, n);
-    if (n > 1)
+    bool run = all_for_the_run(a, n), narrow = a->term->width < 64;
+    if (narrow && n > 1)
+        snprintf(out, 96, "  All %u? y%s, e each; else no (%u s): ", n, run ? ", r run" : "",
+                 seconds);
+    else if (narrow)
+        snprintf(
+            out, 96,
+            run ? "  y once, r run; else no (%u s): " : "  Only y or yes does (%u s): ", seconds);
+    else if (n > 1)
         snprintf(out, 96, "  Allow all %u? y once%s, e one by one; only these do (%u s): ", n,
                  run ? ", r for this run" : "", seconds);
     else if (run)

@@ -126,12 +126,16 @@ void connect_show_tick(struct connect *c)
         return;
     BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(1024);
     bool known = br_cli_view_status(&c->view, phase, sizeof(phase));
-    uint64_t ms = (br_now_us() - c->began_us) / 1000;
+    uint64_t seconds = (br_now_us() - c->began_us) / 1000000;
     br_buf_printf(&b, "%s | ", known ? phase : c->canceling ? "  canceling..." : "  working...");
-    view_put_duration(&b, ms / 1000 * 1000);
+    if (seconds < 60)
+        br_buf_printf(&b, "%llu s", (unsigned long long)seconds);
+    else
+        view_put_duration(&b, seconds * 1000);
     put_budget(&b, c->view.prompt_tokens + c->view.completion_tokens, c->tokens, "tokens");
     if (c->view.tool_calls || c->calls)
-        put_budget(&b, c->view.tool_calls, c->calls, "calls");
+        put_budget(&b, c->view.tool_calls, c->calls,
+                   c->view.tool_calls == 1 && !c->calls ? "call" : "calls");
     const char *text = br_buf_cstr(&b);
     if (text)
         br_cli_term_status(&c->term, text);
@@ -193,10 +197,9 @@ int connect_show_end(struct connect *c, struct br_err *err)
     br_cli_asking_end(&c->asking);
     br_cli_term_clear_status(&c->term);
     if (!c->json) {
-        if (!c->extended && !c->view.started) { /* such a server does not say what ran */
+        if (!c->view.started) { /* a server without the extension does not say what ran */
             snprintf(c->view.run_id, sizeof(c->view.run_id), "%s", c->session);
             c->view.started = true;
-            c->view.sandboxed = true;
         }
         if (!c->detached && !(c->left && !c->mine))
             br_cli_view_summary(&c->view);

@@ -175,20 +175,14 @@ static int keep_early(struct br_cli_remote *r, const uint8_t *p, size_t n)
 }
 
 static int shake_hands(struct br_cli_remote *r, const struct br_cli_url *u,
-                       const struct br_cli_remote_options *o, struct br_err *err)
+                       const struct br_cli_remote_options *o, const char *token, struct br_err *err)
 {
-    char token[TOKEN_MAX + 2], key[25];
-    int code = get_token(token, o, err);
-    if (code < 0) {
-        explicit_bzero(token, sizeof(token));
-        return code;
-    }
+    char key[25];
     uint64_t until = br_now_us() + o->seconds * 1000000ull;
     struct br_buf request = BR_BUF_INIT(BR_WS_HEAD_MAX);
     br_ws_put_request(&request, u->authority, u->path, o->protocol, token, "", key);
-    explicit_bzero(token, sizeof(token));
-    code = request.failed ? -BR_E_LIMIT_EXCEEDED
-                          : write_until(r->fd, request.data, request.len, until);
+    int code = request.failed ? -BR_E_LIMIT_EXCEEDED
+                              : write_until(r->fd, request.data, request.len, until);
     if (request.data)
         explicit_bzero(request.data, request.cap);
     br_buf_free(&request);
@@ -436,11 +430,15 @@ int br_cli_remote_open(struct br_cli_remote **out, struct br_loop *loop, const s
     br_buf_init(&r->out, OUT_MAX);
     br_ws_reader_init(&r->reader, &r->limits);
     signal(SIGPIPE, SIG_IGN);
-    int code = br_remote_dial(u, &o, &r->fd, err);
+    char token[TOKEN_MAX + 2];
+    int code = get_token(token, &o, err);
+    if (code == 0)
+        code = br_remote_dial(u, &o, &r->fd, err);
     if (code == 0 && u->tls)
         code = br_remote_secure(u, &o, &r->fd, &r->tls, &r->tls_chan, err);
     if (code == 0)
-        code = shake_hands(r, u, &o, err);
+        code = shake_hands(r, u, &o, token, err);
+    explicit_bzero(token, sizeof(token));
     if (code == 0)
         code = start_serving(r, err);
     if (code < 0) {

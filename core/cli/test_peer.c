@@ -131,6 +131,37 @@ void peer_drain(struct peer *p)
         ;
 }
 
+static void wait_method(struct peer *p, const char *line)
+{
+    char method[80];
+    snprintf(method, sizeof(method), "\"method\":\"%.*s\"", (int)strcspn(line, " \n"), line);
+    do {
+        if (!peer_next(p))
+            _exit(0);
+    } while (!strstr(p->text, method));
+}
+
+void peer_script(struct peer *p, const char *script)
+{
+    peer_read_request(p);
+    peer_accept(p, "harness.acp.1");
+    for (const char *at = script; *at;) {
+        size_t n = strcspn(at, "\n");
+        char *line = strndup(at, n);
+        if (!line)
+            give_up("no memory");
+        if (*line == '>')
+            wait_method(p, line + 1);
+        else if (*line == '#')
+            (void)poll(NULL, 0, atoi(line + 1));
+        else
+            peer_text(p, line);
+        free(line);
+        at += n + (at[n] == '\n');
+    }
+    peer_drain(p);
+}
+
 static int listen_at(const char *path, unsigned *port)
 {
     struct sockaddr_un un = {.sun_family = AF_UNIX};

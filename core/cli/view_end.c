@@ -76,7 +76,8 @@ void view_run_header(struct br_cli_view *v, const json_t *data)
         head(v, "model");
         br_cli_put_line(&v->out, model, nm, 40);
         if (v->scripted)
-            br_buf_printf(&v->out, "  (scripted provider: no model is called)");
+            br_buf_printf(&v->out, v->width < 64 ? "  (scripted)"
+                                                 : "  (scripted provider: no model is called)");
         br_buf_printf(&v->out, "\n");
     }
     head_line(v, "workspace", data, "workspace");
@@ -114,11 +115,12 @@ static void put_changes(struct br_cli_view *v)
     head(v, "changed");
     bool cut = json_is_true(json_object_get(v->changes, "truncated"));
     if (total == 0)
-        br_buf_printf(&v->out, !v->changes && v->stopped && !v->sandboxed
-                                   ? "nothing: no sandbox was started\n"
-                               : !v->changes ? "not known\n"
-                               : cut         ? "not known (the list was cut)\n"
-                                             : "nothing in the workspace\n");
+        br_buf_printf(&v->out,
+                      !v->changes && v->stopped && !v->sandboxed
+                          ? v->width < 64 ? "nothing\n" : "nothing: no sandbox was started\n"
+                      : !v->changes ? "not known\n"
+                      : cut         ? "not known (the list was cut)\n"
+                                    : "nothing in the workspace\n");
     json_array_foreach(list, i, e)
     {
         const char *path = view_str(e, "path", &n), *change = view_str(e, "change", &nc);
@@ -180,11 +182,13 @@ void br_cli_view_summary(struct br_cli_view *v)
         br_buf_printf(&v->out, v->steps == 1 ? " step, " : " steps, ");
     }
     view_put_count(&v->out, v->tool_calls);
-    br_buf_printf(&v->out, v->tool_calls == 1 ? " tool call" : " tool calls");
+    br_buf_printf(&v->out, v->width < 64 ? " call%s" : " tool call%s",
+                  v->tool_calls == 1 ? "" : "s");
     if (!v->exec) {
         br_buf_printf(&v->out, ", ");
         view_put_count(&v->out, v->prompt_tokens + v->completion_tokens);
-        br_buf_printf(&v->out, " tokens%s", v->scripted ? " (scripted provider)" : "");
+        br_buf_printf(&v->out, " tokens%s",
+                      v->scripted && v->width >= 64 ? " (scripted provider)" : "");
     }
     if (v->last_us > v->first_us) {
         br_buf_printf(&v->out, ", ");

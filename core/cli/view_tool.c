@@ -294,21 +294,21 @@ static void put_whose(struct br_cli_view *v, const json_t *data)
 }
 
 /* `ok     12 ms  exit 0`; whether that is an account of the output. */
-static bool put_outcome(struct br_cli_view *v, const json_t *data)
+static bool put_outcome(struct br_cli_view *v, const json_t *data, bool account)
 {
     const json_t *output = json_object_get(data, "output");
     put_verdict(v, json_is_true(json_object_get(data, "ok")), output);
     if (json_object_get(data, "durationMs"))
         view_put_duration(&v->out, view_u64(data, "durationMs"));
-    return json_is_object(output) && put_account(v, output);
+    return account && json_is_object(output) && put_account(v, output);
 }
 
 /* The columns of that. */
-static unsigned outcome_columns(const struct br_cli_view *v, const json_t *data)
+static unsigned outcome_columns(const struct br_cli_view *v, const json_t *data, bool account)
 {
     struct br_cli_view plain = {.width = v->width};
     br_buf_init(&plain.out, BR_VIEW_MAX);
-    (void)put_outcome(&plain, data);
+    (void)put_outcome(&plain, data, account);
     unsigned columns = view_columns((char *)plain.out.data, plain.out.len);
     br_buf_free(&plain.out);
     return columns;
@@ -330,10 +330,12 @@ static void put_folded(struct br_cli_view *v, const json_t *data)
     br_buf_printf(&v->out, "  ");
     if (json_is_object(input))
         put_short(&args, input, true);
-    unsigned used = 6 + (n < 24 ? (unsigned)n : 24) + outcome_columns(v, data);
+    unsigned used = 6 + (n < 24 ? (unsigned)n : 24);
+    bool account = used + outcome_columns(v, data, true) + 10 <= v->width;
+    used += outcome_columns(v, data, account);
     br_cli_put_line(&v->out, (char *)args.data, args.len, view_room(v, used));
     br_buf_printf(&v->out, "  ");
-    (void)put_outcome(v, data);
+    (void)put_outcome(v, data, account);
     br_buf_put_u8(&v->out, '\n');
     v->at_fold = true;
     const json_t *error = json_object_get(data, "error");
@@ -362,7 +364,7 @@ void view_tool_result(struct br_cli_view *v, const json_t *data)
     json_decref(v->call);
     v->call = NULL;
     br_buf_printf(&v->out, "  ");
-    bool accounted = put_outcome(v, data);
+    bool accounted = put_outcome(v, data, true);
     if (json_is_object(error)) {
         size_t n, nm;
         const char *code = view_str(error, "code", &n), *message = view_str(error, "message", &nm);
