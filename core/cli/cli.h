@@ -104,7 +104,7 @@ void br_cli_help(const struct br_cli_verb *verb);
 br_cli_verb_fn br_cli_acp, br_cli_observe, br_cli_run, br_cli_exec, br_cli_plan, br_cli_activate,
     br_cli_validate, br_cli_show, br_cli_doctor, br_cli_demo, br_cli_bench, br_cli_selftest,
     br_cli_image, br_cli_policy, br_cli_repl, br_cli_state, br_cli_promote, br_cli_serve,
-    br_cli_help_verb, br_cli_token;
+    br_cli_help_verb, br_cli_token, br_cli_connect;
 
 /* policy.c: behind `why process.exec` everything is the command. */
 bool br_cli_policy_words(char *const *operands, unsigned n);

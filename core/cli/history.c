@@ -72,7 +72,8 @@ void br_cli_history_open(struct br_cli_history *h, const char *name)
 void br_cli_history_add(struct br_cli_history *h, const char *line)
 {
     size_t n = strlen(line);
-    if (!h->lines || n == 0 || line[0] == ' ' || line[0] == '\t' || n > 4096 || !br_utf8_valid(line, n))
+    if (!h->lines || n == 0 || line[0] == ' ' || line[0] == '\t' || n > 4096 ||
+        !br_utf8_valid(line, n))
         return;
     add_history(h, line);
     BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(8192);

@@ -174,11 +174,11 @@ const struct br_cli_verb br_cli_verbs[] = {
         .synopsis = "[options] [URL] [PROMPT...]",
         .summary = "give a service a prompt, watch it work, answer what it asks",
         .details =
-            "Starts a session of the service at URL (ws://, wss:// or unix:PATH; default: the\n"
-            "one of this machine), sends PROMPT and shows what comes of it; asks are put as\n"
-            "'bridle run' does. Without PROMPT it reads standard input or, at a terminal, asks\n"
-            "for one prompt after another. Ctrl-C cancels and waits, a second one leaves;\n"
-            "Ctrl-\\ leaves the session running where the service's operator allows that.\n"
+            "Starts a session of the service at URL (ws://, wss:// or unix:PATH; default:\n"
+            "the one of this machine), sends PROMPT and shows what comes of it; asks are put\n"
+            "as by 'bridle run'. Without PROMPT it reads standard input or, at a terminal,\n"
+            "one prompt after another. Ctrl-C cancels and waits, a second one leaves; Ctrl-\\\n"
+            "leaves the session running, where the service's operator allows that.\n"
             "\n"
             "A token comes from --token-file or BRIDLE_TOKEN, never from the URL. Without TLS\n"
             "only this machine is spoken to. What the service sends is checked, and the\n"

@@ -13,7 +13,7 @@ _bridle_policy() {
 _bridle() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
   local verb=${COMP_WORDS[1]}
-  local verbs="run observe exec plan activate validate policy show promote state repl doctor image serve token acp demo selftest bench help"
+  local verbs="run observe exec plan activate validate connect policy show promote state repl doctor image serve token acp demo selftest bench help"
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
     _bridle_words "$verbs --help --version"
@@ -111,6 +111,28 @@ _bridle() {
           case $cur in
             -*) _bridle_words "--dir --policy --profile --image --json --help" ;;
             *) _bridle_files ;;
+          esac
+          ;;
+      esac
+      ;;
+    connect)
+      case $prev in
+        -C | --dir) _bridle_dirs ;;
+        -t | --task) : ;;
+        -m | --model) : ;;
+        --tokens) : ;;
+        --calls) : ;;
+        -w | --watch) : ;;
+        --resume) : ;;
+        --token-file) _bridle_files ;;
+        --ca-file) _bridle_files ;;
+        --cert) _bridle_files ;;
+        --key) _bridle_files ;;
+        --timeout) : ;;
+        *)
+          case $cur in
+            -*) _bridle_words "--dir --task --model --tokens --calls --list --watch --resume --detach --token-file --ca-file --cert --key --timeout --verbose --json --help" ;;
+            *) : ;;
           esac
           ;;
       esac
