@@ -127,6 +127,8 @@ static int read_line(struct connect_edit *e, const char **line, size_t *n)
     c->edit_break = false;
     c->editing = true;
     e->code = 0;
+    /* before the prompt is there: otherwise what is typed at once, a Ctrl-D, can get lost */
+    (void)el_set(e->el, EL_PREP_TERM, 1);
     const char *got = el_gets(e->el, &count);
     c->editing = false;
     if (e->code < 0)

@@ -729,7 +729,8 @@ static void test_prompt(void **state)
     expect_next("completed", &seen);
     expect_next("bridle> ", &seen);
     type("nothing\003");
-    expect_next("^C", &seen);
+    expect_next("^C\r\n", &seen);
+    expect_next("bridle> ", &seen);
     type("second\r");
     expect_next("refused 'session/prompt': no (INTERNAL_ERROR)", &seen);
     expect_next("bridle> ", &seen);
