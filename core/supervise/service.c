@@ -205,6 +205,8 @@ void service_gate_died(struct service *sv)
         service_check_end(sv);
         return;
     }
+    if (sv->st->leave)
+        return;           /* and it is known why */
     if (!sv->announced) { /* it never was ready: so it will not be */
         sv->st->failed =
             br_err_set(&sv->st->why, BR_E_PROGRAM_DIED,

@@ -221,7 +221,7 @@ struct service {
     struct listening sockets[BR_LISTENERS_MAX];
     bool listening, announced;
     struct kid gateway, tls, egress, sweeper;
-    bool gate_ready;
+    bool gate_ready, tls_ready;
     uint64_t gate_since_us, backoff_us;
     int restart_timer, tick_timer, watchdog_timer;
     bool draining, hurried; /* the second signal */

@@ -76,6 +76,26 @@ static void announce(const struct service *sv)
     (void)fflush(stdout);
 }
 
+static bool has_tls(const struct br_service *s)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < s->nlisteners; i++)
+        any |= s->listeners[i].tls;
+    return any;
+}
+
+/* Once those who accept can do so. */
+static void now_ready(struct service *sv)
+{
+    if (!sv->gate_ready || (has_tls(&sv->now->c.s) && !sv->tls_ready))
+        return;
+    if (!sv->announced)
+        announce(sv);
+    sv->announced = true;
+    notify_send(&sv->notify, "READY=1\nSTATUS=%u listeners, root %.512s", sv->now->c.s.nlisteners,
+                sv->now->c.s.root);
+}
+
 static int on_gate_ready(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct service *sv = ((struct kid *)ctx)->sv;
@@ -89,11 +109,7 @@ static int on_gate_ready(struct br_chan *c, struct br_msg *m, void *ctx, struct 
         return br_err_set(err, BR_E_FAILED, "%s", text);
     sv->gate_ready = true;
     sv->gate_since_us = br_now_us();
-    if (!sv->announced)
-        announce(sv);
-    sv->announced = true;
-    notify_send(&sv->notify, "READY=1\nSTATUS=%u listeners, root %.512s", sv->now->c.s.nlisteners,
-                sv->now->c.s.root);
+    now_ready(sv);
     return 0;
 }
 
@@ -198,6 +214,8 @@ static void on_gate_end(struct kid *k, int status)
 static void on_peer_end(struct kid *k, int status)
 {
     struct service *sv = k->sv;
+    if (sv->draining && status == 0)
+        return; /* the gateway has taken its leave */
     br_log(BR_LOG_ERROR, "'%s' ended (status %d); the gateway is started anew", k->name, status);
     kid_kill(&sv->gateway);
 }
@@ -205,13 +223,22 @@ static void on_peer_end(struct kid *k, int status)
 static int on_peer_ready(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     char name[64], text[BR_ERR_TEXT_MAX];
-    (void)ctx;
+    struct kid *k = ctx;
+    struct service *sv = k->sv;
     br_rd_str(&m->rd, name, sizeof(name));
     br_rd_str(&m->rd, text, sizeof(text));
     if (br_rd_done(&m->rd) < 0)
         return malformed(m, err);
-    if (strcmp(name, "OK") != 0)
+    if (strcmp(name, "OK") != 0 && !sv->announced && k == &sv->tls) {
+        sv->st->failed =
+            br_err_set(&sv->st->why, BR_E_INVALID_CONFIG, "%s; the service was not started", text);
+        sv->st->leave = true;
+    } else if (strcmp(name, "OK") != 0) {
         br_log(BR_LOG_ERROR, "'%s' says: %s", c->peer, text);
+    } else if (k == &sv->tls && !sv->tls_ready) {
+        sv->tls_ready = true;
+        now_ready(sv);
+    }
     return 0;
 }
 
@@ -233,14 +260,6 @@ static void put_certificates(struct br_out *o, const struct service_settings *s)
     br_out_blob(o, s->key.data, s->key.len);
     br_out_blob(o, s->ca.data, s->ca.len);
     br_buf_put_u8(&o->buf, s->c.require_client_cert);
-}
-
-static bool has_tls(const struct br_service *s)
-{
-    bool any = false;
-    for (uint32_t i = 0; i < s->nlisteners; i++)
-        any |= s->listeners[i].tls;
-    return any;
 }
 
 static int start_tls(struct service *sv, int gateway_fd, struct br_err *err)
@@ -361,5 +380,5 @@ void gate_stop(struct service *sv)
     for (size_t i = 0; i < BR_ARRAY_LEN(all); i++)
         if (all[i]->pid > 0)
             kid_discard(all[i]);
-    sv->gate_ready = false;
+    sv->gate_ready = sv->tls_ready = false;
 }
