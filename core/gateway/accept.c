@@ -141,7 +141,7 @@ void conn_adopt(struct gateway *g, unsigned listener, int fd, const char *addres
             peer_leave(&g->peers, peer);
         if (known)
             (void)send(fd, busy, sizeof(busy) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-        gw_log(g, BR_LOG_WARN, "connection_refused", "reason", why, NULL);
+        gw_log(g, BR_LOG_WARN, "connection.refused", "reason", why, NULL);
         br_close(&fd);
         return;
     }
@@ -191,7 +191,7 @@ static void on_listener(void *ctx, uint32_t events)
             continue;
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            gw_log(l->g, BR_LOG_ERROR, "accept_failed", "reason", strerror(errno), NULL);
+            gw_log(l->g, BR_LOG_ERROR, "accept.failed", "reason", strerror(errno), NULL);
             (void)poll_watch(l->g, EPOLL_CTL_MOD, l->fd, 0, &l->io);
             gw_timer_set(l->g, &l->again, ACCEPT_PAUSE_US, on_again, l);
             return;

@@ -30,7 +30,7 @@ void acp_notify(struct acp *a, const char *method, json_t *params)
 {
     json_t *m = json_pack("{s:s, s:s, s:o}", "jsonrpc", "2.0", "method", method, "params", params);
     if (acp_send(a, m) == -BR_E_LIMIT_EXCEEDED)
-        gw_log(a->g, BR_LOG_WARN, "acp_message_too_large", "method", method, NULL);
+        gw_log(a->g, BR_LOG_WARN, "acp.too_large", "method", method, NULL);
     json_decref(m);
 }
 
@@ -466,7 +466,7 @@ static void acp_message(struct conn *c, const char *text, size_t n)
                  err.text);
     } else if (m.kind == RPC_RESPONSE) {
         if (!acp_turn_answer(a, &m))
-            gw_log(a->g, BR_LOG_INFO, "acp_stray_response", "id", m.id, "who", conn_who(c)->name,
+            gw_log(a->g, BR_LOG_INFO, "acp.stray_response", "id", m.id, "who", conn_who(c)->name,
                    NULL);
     } else {
         on_request(a, &m);

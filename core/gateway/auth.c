@@ -166,7 +166,7 @@ static unsigned token_check(struct conn *c, struct br_http_text token)
     }
     (void)peer_rate(&c->peer->failure_at, br_now_us(), AUTH_FAILURE_US, AUTH_FAILURES_BURST);
     n->auth_refused++;
-    gw_log(c->g, BR_LOG_WARN, "token_refused", "connection", conn_name(c, id), "peer",
+    gw_log(c->g, BR_LOG_WARN, "token.refused", "connection", conn_name(c, id), "peer",
            conn_peer(c, peer), NULL);
     return 401;
 }

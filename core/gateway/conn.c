@@ -144,7 +144,7 @@ void conn_close(struct conn *c, unsigned code, const char *reason)
     c->close_code = code;
     char peer[64], text[8];
     snprintf(text, sizeof(text), "%u", code);
-    gw_log(c->g, BR_LOG_INFO, "connection_closing", "connection", conn_name(c, peer), "code", text,
+    gw_log(c->g, BR_LOG_INFO, "connection.closing", "connection", conn_name(c, peer), "code", text,
            "reason", reason, NULL);
     if (code == BR_WS_CLOSE_TRY_AGAIN)
         out_drop(&c->out); /* who does not read shall read this */
@@ -403,7 +403,7 @@ static void settle_ended(struct conn *c)
         char id[64], code[8];
         c->told = true;
         snprintf(code, sizeof(code), "%u", c->close_code);
-        gw_log(c->g, BR_LOG_INFO, "connection_closed", "connection", conn_name(c, id), "code",
+        gw_log(c->g, BR_LOG_INFO, "connection.closed", "connection", conn_name(c, id), "code",
                c->close_code ? code : "none", NULL);
         c->protocol->closed(c);
     }

@@ -103,7 +103,7 @@ static void log_refused(struct conn *c, unsigned status, const char *text)
 {
     char id[64], peer[64], number[16];
     snprintf(number, sizeof(number), "%u", status);
-    gw_log(c->g, BR_LOG_WARN, "request_refused", "connection", conn_name(c, id), "peer",
+    gw_log(c->g, BR_LOG_WARN, "request.refused", "connection", conn_name(c, id), "peer",
            conn_peer(c, peer), "status", number, "reason", text, NULL);
 }
 
@@ -174,7 +174,7 @@ static void open_websocket(struct conn *c, const struct br_http_head *h)
     }
     char id[64], peer[64];
     static const char *const access[] = {"none", "observe", "answer", "operate"};
-    gw_log(c->g, BR_LOG_INFO, "connection_open", "connection", conn_name(c, id), "peer",
+    gw_log(c->g, BR_LOG_INFO, "connection.open", "connection", conn_name(c, id), "peer",
            conn_peer(c, peer), "who", c->who.name, "access", access[c->who.access], "protocol",
            p->name, NULL);
     conn_upgraded(c, p);

@@ -112,7 +112,7 @@ static const struct br_msg_rule tls_rules[] = {
 static int on_tls_end(struct br_chan *c, int code, void *ctx, struct br_err *err)
 {
     struct gateway *g = ctx;
-    gw_log(g, BR_LOG_ERROR, "tls_gone", "reason", err ? err->text : br_code_name(code), NULL);
+    gw_log(g, BR_LOG_ERROR, "tls.gone", "reason", err ? err->text : br_code_name(code), NULL);
     br_chan_close(c);
     return 0;
 }
@@ -193,7 +193,7 @@ static void cancel_created(void *ctx, struct gw_session *s)
 static void on_drain_timer(void *ctx)
 {
     struct gateway *g = ctx;
-    gw_log(g, BR_LOG_WARN, "drain_over", "reason", "what still runs is canceled", NULL);
+    gw_log(g, BR_LOG_WARN, "drain.over", "reason", "what still runs is canceled", NULL);
     sessions_each(g, cancel_one, g);
 }
 
@@ -279,7 +279,7 @@ static int on_sup_end(struct br_chan *c, int code, void *ctx, struct br_err *err
     struct gateway *g = ctx;
     (void)c;
     if (code != -BR_E_PEER_GONE)
-        gw_log(g, BR_LOG_ERROR, "bridled_wrong", "reason", err ? err->text : br_code_name(code),
+        gw_log(g, BR_LOG_ERROR, "bridled.wrong", "reason", err ? err->text : br_code_name(code),
                NULL);
     conns_close_all(g, BR_WS_CLOSE_INTERNAL, "the service has ended");
     conns_settle(g);

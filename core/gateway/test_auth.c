@@ -409,7 +409,7 @@ static void hosts(void **state)
     assert_int_equal(who(&r, GATE_UNIX, "Host: anything\r\n"), 200);
     struct gate_client *c = gate_connect(&r, GATE_TCP);
     assert_int_equal(gate_upgrade(c, "/acp", "Host: evil.example\r\n"), 403);
-    assert_null(strstr(gate_log(&r), "connection_open"));
+    assert_null(strstr(gate_log(&r), "connection.open"));
     gate_stop(&r);
 }
 

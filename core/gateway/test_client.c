@@ -118,6 +118,23 @@ void gate_send_bytes(struct gate_client *c, const void *p, size_t n)
     }
 }
 
+static size_t whole_frame(const struct gate_client *c, size_t *head);
+
+/* How many messages wait now: a client that takes them between two reads has so many unread. */
+static void measure(struct gate_client *c)
+{
+    struct gate_client at = *c;
+    unsigned waiting = 0;
+    size_t head = 0, n;
+    while ((n = whole_frame(&at, &head))) {
+        waiting += (at.in[0] & 15) == 1;
+        at.in += n;
+        at.nin -= n;
+    }
+    if (waiting > c->deepest)
+        c->deepest = waiting;
+}
+
 /* Read what is there; false: nothing. */
 static bool fill(struct gate_client *c)
 {
@@ -132,6 +149,8 @@ static bool fill(struct gate_client *c)
     ssize_t r = recv(c->fd, c->in + c->nin, c->cap_ - c->nin, 0);
     if (r > 0) {
         c->nin += (size_t)r;
+        if (c->measured)
+            measure(c);
         return true;
     }
     if (r == 0 || errno == ECONNRESET)

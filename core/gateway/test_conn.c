@@ -42,7 +42,7 @@ static void each_way(void **state)
         gate_expect_close(c, 1000);
         gate_expect_eof(c);
     }
-    assert_non_null(strstr(gate_log(&r), "\"event\":\"connection_open\""));
+    assert_non_null(strstr(gate_log(&r), "\"event\":\"connection.open\""));
     gate_stop(&r);
 }
 

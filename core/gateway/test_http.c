@@ -266,7 +266,7 @@ static void upgrades(void **state)
             assert_string_equal(gate_field(c, "Sec-WebSocket-Version"), "13");
         gate_close(c);
     }
-    assert_null(strstr(gate_log(&r), "connection_open"));
+    assert_null(strstr(gate_log(&r), "connection.open"));
     struct gate_client *c = gate_connect(&r, GATE_TCP);
     assert_int_equal(gate_upgrade(c, "/elsewhere", ""), 404);
     (void)gate_open(&r, GATE_TCP, "acp.v1");

@@ -180,6 +180,8 @@ struct gate_client {
     bool mute;        /* answer no pings and no close */
     bool eof, closed; /* the stream has ended; a close frame came */
     unsigned close_code, pings, pongs, messages;
+    bool measured; /* find `deepest`: messages that were there after one read */
+    unsigned deepest;
     unsigned status;   /* of the last HTTP answer */
     char *head, *body; /* of it, terminated */
     size_t nbody;
