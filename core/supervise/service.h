@@ -153,6 +153,7 @@ struct run {
     struct br_ceilings ceilings;
     bool resolver;
     bool ended; /* CTL_ENDED has come */
+    bool hung_up;
     bool told;  /* the gateway knows that it is over */
     bool swept; /* the sweep that is under way is for it, too */
     uint32_t code, exit_code;

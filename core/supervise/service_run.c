@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "supervise/service.h"
 
@@ -104,8 +105,11 @@ static void run_over(struct run *r)
 static void on_run_end(struct kid *k, int status)
 {
     struct run *r = (struct run *)((char *)k - offsetof(struct run, kid));
-    (void)status;
     (void)orphans_reap(r->sv);
+    if (!r->ended && r->hung_up && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+        set_end(r, BR_E_CANCELED, "the run was ended at once"); /* it could not say so any more */
+        r->ended = true;
+    }
     if (r->ended) {
         run_over(r);
         return;
@@ -273,10 +277,12 @@ void run_cancel(struct run *r, bool now)
         run_over(r);
         break;
     case RUN_RUNNING:
-        if (now)
+        if (now) {
+            r->hung_up = true;
             kid_hang_up(&r->kid);
-        else if (r->kid.chan.fd >= 0)
+        } else if (r->kid.chan.fd >= 0) {
             (void)br_chan_send(&r->kid.chan, BR_MSG_CTL_CANCEL, 0, NULL, NULL);
+        }
         break;
     case RUN_CHECKING:
     case RUN_CHECKED:

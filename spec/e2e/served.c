@@ -19,7 +19,8 @@
 static struct br_loop *loop;
 static struct br_chan sup;
 static int listeners[BR_LISTENERS_MAX], client = -1;
-static unsigned nlisteners;
+static unsigned nlisteners, nruns;
+static bool draining;
 static char line[BR_GOAL_MAX];
 static size_t have;
 static struct br_service settings;
@@ -189,6 +190,8 @@ static int on_ended(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     say("ENDED %s %s %u %s", id, br_code_name((int)code), br_rd_u32(&m->rd), text);
     br_require(br_rd_done(&m->rd) == 0);
     forget(f);
+    if (--nruns == 0 && draining)
+        exit(0);
     return 0;
 }
 
@@ -237,6 +240,9 @@ static int on_drain(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
 {
     (void)c, (void)ctx, (void)err;
     say("DRAIN %u", br_rd_u32(&m->rd));
+    draining = true;
+    if (nruns == 0)
+        exit(0);
     return 0;
 }
 
@@ -286,6 +292,7 @@ static void obey(char *text)
         br_buf_put_u64(&o.buf, strtoull(word(&text, ' '), NULL, 10));
         br_buf_put_u8(&o.buf, 1);
         br_out_blob(&o, text, strlen(text));
+        nruns++;
         ask(BR_MSG_GATE_RUN, &o);
     } else if (strcmp(what, "CANCEL") == 0) {
         br_buf_put_str(&o.buf, word(&text, ' '));
