@@ -33,7 +33,9 @@ extern const char served_policy[];
 /* The scenario: 'sleep' or 'echo' if the prompt has that word, else only text. */
 extern const char served_scenario[];
 
+/* Once; then each test begins with what is as at first, and ends with served_stop(). */
 void served_open(struct served *s, uid_t uid);
+void served_reset(struct served *s);
 /* Write bridle.lua: what is in `service = { ... }`, beside the root and the listener. */
 void served_config(struct served *s, const char *service);
 /* Start it with more arguments (NULL: none; ends with NULL) and environment (NULL). */
@@ -61,6 +63,7 @@ void served_logged(struct served *s, const char *text);
 /* The record of a run ends once and so, and no question is open. */
 void served_record(struct served *s, const char *id, const char *status);
 /* Ends it if it runs, and looks at what is left. */
+void served_stop(struct served *s);
 void served_close(struct served *s);
 
 #endif

@@ -11,11 +11,13 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#define ORDINARY_UID 61900u
+
 static struct served s;
 
 static void started(const char *service)
 {
-    served_open(&s, 0);
+    served_reset(&s);
     served_config(&s, service);
     served_start(&s, NULL, NULL);
     served_ready(&s);
@@ -60,7 +62,7 @@ static void test_session(void **state)
     served_hear(&s, "EVENTS_END - 0");
     served_say(&s, "READ run_nothing|0|0||");
     served_hear(&s, "READING ");
-    served_close(&s);
+    served_stop(&s);
 }
 
 /* Questions: who answers is in the record; a session whose client has gone denies what is open. */
@@ -106,7 +108,7 @@ static void test_asks(void **state)
     snprintf(want, sizeof(want), "ENDED %s CANCELED", id);
     served_hear(&s, want);
     served_record(&s, id, "canceled");
-    served_close(&s);
+    served_stop(&s);
 }
 
 /* No more run than may; those in line can be canceled, and leave no record. */
@@ -135,7 +137,7 @@ static void test_line(void **state)
     e2e_run(&s.t, &r, "bridle", "show", id[1], NULL);
     e2e_expect(&r, 3, NULL);
     e2e_result_free(&r);
-    served_close(&s);
+    served_stop(&s);
 }
 
 /* ---- what a client may name ---- */
@@ -196,7 +198,7 @@ static void test_workspaces(void **state)
         assert_int_equal(mkdir(path, 0755), 0);
         refused("rooted||", "INVALID_WORKSPACE", "belongs to root");
     }
-    served_close(&s);
+    served_stop(&s);
 }
 
 /* A link that takes the place of what was checked is not followed; nothing is run there. */
@@ -219,7 +221,7 @@ static void test_swapped_workspace(void **state)
     snprintf(want, sizeof(want), "ENDED %s INVALID_WORKSPACE", id);
     served_hear(&s, want);
     assert_non_null(strstr(s.line, "not in"));
-    served_close(&s);
+    served_stop(&s);
 }
 
 static void test_tasks(void **state)
@@ -266,7 +268,7 @@ static void test_tasks(void **state)
     e2e_run(&s.t, &r, "bridle", "show", id, "--json", NULL);
     e2e_expect(&r, 0, "\"taskId\":\"fix-it\"");
     e2e_result_free(&r);
-    served_close(&s);
+    served_stop(&s);
 }
 
 /* A session that was made and is forgotten is gone; a gateway that breaks the rules is ended. */
@@ -293,7 +295,50 @@ static void test_rules(void **state)
     served_begin(&s, "one", "echo", id);
     served_hear(&s, "ENDED ");
     served_record(&s, id, "completed");
+    served_stop(&s);
+}
+
+/* As an ordinary user: all programs are that user's, and a run goes as far as the host lets it. */
+static void test_ordinary(void **state)
+{
+    char id[BR_ID_MAX], want[128];
+    (void)state;
+    started("");
+    served_say(&s, "INFO");
+    served_hear(&s, "INFO ");
+    snprintf(want, sizeof(want), "uid=%u ", s.t.uid ? s.t.uid : (unsigned)geteuid());
+    assert_non_null(strstr(s.line, want));
+    refused("..||", "INVALID_WORKSPACE", "leads out of");
+    served_begin(&s, "one", "echo", id);
+    served_hear(&s, "ENDED ");
+    assert_string_equal(served_word(&s, 1), id);
+    if (strcmp(served_word(&s, 2), "OK") != 0)
+        assert_string_equal(served_word(&s, 2), "REQUIREMENT_MISSING");
+    served_say(&s, "READ |0|1||");
+    served_hear(&s, "ROW ");
+    assert_string_equal(served_word(&s, 1), id);
+    served_stop(&s);
+}
+
+static int open_all(void **state)
+{
+    (void)state;
+    served_open(&s, 0);
+    return 0;
+}
+
+static int open_ordinary(void **state)
+{
+    (void)state;
+    served_open(&s, ORDINARY_UID);
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
     served_close(&s);
+    return 0;
 }
 
 int main(void)
@@ -307,6 +352,8 @@ int main(void)
         cmocka_unit_test(test_tasks),
         cmocka_unit_test(test_rules),
     };
+    const struct CMUnitTest ordinary[] = {cmocka_unit_test(test_ordinary)};
     e2e_isolate();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, open_all, close_all);
+    return failed + cmocka_run_group_tests(ordinary, open_ordinary, close_all);
 }

@@ -12,7 +12,7 @@ static struct served s;
 
 static void started(void)
 {
-    served_open(&s, 0);
+    served_reset(&s);
     served_start(&s, NULL, NULL);
     served_ready(&s);
 }
@@ -78,7 +78,7 @@ static void test_gateway(void **state)
     assert_null(served_try(&s, "nothing"));
     served_connect(&s);
     expect_works();
-    served_close(&s);
+    served_stop(&s);
 }
 
 /* The first thing that it is told it does not read; nor does it anything after. */
@@ -93,7 +93,7 @@ static void test_deaf_gateway(void **state)
     served_connect(&s);
     expect_works();
     served_record(&s, id, "canceled");
-    served_close(&s);
+    served_stop(&s);
 }
 
 static void test_service(void **state)
@@ -113,7 +113,7 @@ static void test_service(void **state)
     served_ready(&s);
     served_record(&s, id, "canceled");
     expect_works();
-    served_close(&s);
+    served_stop(&s);
 }
 
 static void expect_failed(const char *id)
@@ -123,7 +123,7 @@ static void expect_failed(const char *id)
     served_hear(&s, want);
     served_record(&s, id, "failed");
     expect_works();
-    served_close(&s);
+    served_stop(&s);
 }
 
 static void test_run_bridled(void **state)
@@ -165,7 +165,7 @@ static void test_peers(void **state)
         served_record(&s, id, "failed");
     }
     expect_works();
-    served_close(&s);
+    served_stop(&s);
 }
 
 static void test_audit(void **state)
@@ -180,7 +180,21 @@ static void test_audit(void **state)
     assert_string_not_equal(served_word(&s, 2), "OK");
     expect_works(); /* what the dead one left open was closed by another */
     served_record(&s, id, "failed");
+    served_stop(&s);
+}
+
+static int open_all(void **state)
+{
+    (void)state;
+    served_open(&s, 0);
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
     served_close(&s);
+    return 0;
 }
 
 int main(void)
@@ -195,5 +209,5 @@ int main(void)
         cmocka_unit_test(test_audit),
     };
     e2e_isolate();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -27,7 +27,7 @@ static void notify_here(void)
 
 static void started(const char *service)
 {
-    served_open(&s, 0);
+    served_reset(&s);
     served_config(&s, service);
     served_start(&s, NULL, NULL);
     served_ready(&s);
@@ -66,7 +66,7 @@ static void test_notify(void **state)
 {
     char *const env[] = {(char *)"WATCHDOG_USEC=400000", NULL};
     (void)state;
-    served_open(&s, 0);
+    served_reset(&s);
     notify_here();
     served_start(&s, NULL, env);
     served_notified(&s, "READY=1");
@@ -79,7 +79,7 @@ static void test_notify(void **state)
     assert_int_equal(kill(s.service, SIGTERM), 0);
     served_notified(&s, "STOPPING=1");
     assert_int_equal(served_ended(&s), 0);
-    served_close(&s);
+    served_stop(&s);
 }
 
 /* Sockets as systemd passes them: from descriptor 3 on, in this process. */
@@ -134,7 +134,7 @@ static void test_activation(void **state)
 {
     struct stat st;
     (void)state;
-    served_open(&s, 0);
+    served_reset(&s);
     struct passed p = {.names = "a:b", .pid = "", .n = 2};
     p.fds[0] = unix_socket(true);
     p.fds[1] = tcp_socket(INADDR_LOOPBACK);
@@ -149,13 +149,13 @@ static void test_activation(void **state)
     assert_int_equal(lstat(s.socket, &st), 0); /* it is systemd's */
     br_close(&p.fds[0]);
     br_close(&p.fds[1]);
-    served_close(&s);
+    served_stop(&s);
 }
 
 static void test_bad_activation(void **state)
 {
     (void)state;
-    served_open(&s, 0);
+    served_reset(&s);
     int good = unix_socket(true), deaf = unix_socket(false), any = tcp_socket(INADDR_ANY),
         file = open("/dev/null", O_RDWR | O_CLOEXEC),
         packets = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -191,7 +191,7 @@ static void test_bad_activation(void **state)
     int fds[] = {good, deaf, any, file, packets};
     for (size_t i = 0; i < BR_ARRAY_LEN(fds); i++)
         close(fds[i]);
-    served_close(&s);
+    served_stop(&s);
 }
 
 /* ---- places ---- */
@@ -237,7 +237,7 @@ static void test_sockets(void **state)
     assert_int_equal(served_ended(&s), 5);
     served_logged(&s, "something that is no socket");
     e2e_expect_file(&s.t, "gate.sock", "precious");
-    served_close(&s);
+    served_stop(&s);
 }
 
 /* ---- settings ---- */
@@ -276,7 +276,7 @@ static void test_reload(void **state)
     assert_int_equal(kill(s.service, SIGHUP), 0);
     served_hear(&s, "SETTINGS ");
     expect_works();
-    served_close(&s);
+    served_stop(&s);
 }
 
 /* Whatever is bad of it: it is refused by name, nothing of the rest is taken, and it goes on. */
@@ -313,14 +313,14 @@ static void test_bad_reload(void **state)
     expect_works();
     reload(0, "generation 2"); /* and only now one was taken */
     served_hear(&s, "SETTINGS ");
-    served_close(&s);
+    served_stop(&s);
 }
 
 /* The same at the start: nothing listens. */
 static void test_bad_start(void **state)
 {
     (void)state;
-    served_open(&s, 0);
+    served_reset(&s);
     served_config(&s, "lisen = {}");
     served_start(&s, NULL, NULL);
     expect_refusal(5, "did you mean 'listen'");
@@ -344,7 +344,7 @@ static void test_bad_start(void **state)
     e2e_write(&s.t, "policy.lua", served_policy);
     served_start(&s, low, NULL);
     expect_refusal(5, "has no TLS");
-    served_close(&s);
+    served_stop(&s);
 }
 
 /* ---- the end ---- */
@@ -368,7 +368,7 @@ static void test_drain(void **state)
     served_hear(&s, want);
     assert_int_equal(served_ended(&s), 0);
     served_record(&s, id, "completed");
-    served_close(&s);
+    served_stop(&s);
 }
 
 static void test_drain_is_over(void **state)
@@ -382,7 +382,7 @@ static void test_drain_is_over(void **state)
     served_hear(&s, want);
     assert_int_equal(served_ended(&s), 0);
     served_record(&s, id, "canceled");
-    served_close(&s);
+    served_stop(&s);
 }
 
 static void test_second_signal(void **state)
@@ -396,7 +396,21 @@ static void test_second_signal(void **state)
     assert_int_equal(kill(s.service, SIGTERM), 0);
     assert_int_equal(served_ended(&s), 0);
     served_record(&s, id, "canceled");
+    served_stop(&s);
+}
+
+static int open_all(void **state)
+{
+    (void)state;
+    served_open(&s, 0);
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
     served_close(&s);
+    return 0;
 }
 
 int main(void)
@@ -409,5 +423,5 @@ int main(void)
         cmocka_unit_test(test_drain_is_over),  cmocka_unit_test(test_second_signal),
     };
     e2e_isolate();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_all, close_all);
 }
