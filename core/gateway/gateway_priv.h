@@ -148,6 +148,9 @@ int session_run(struct gw_session *s, const char *content, size_t n, uint64_t ma
 /* Every later event, in order, and the end. */
 void session_follow(struct gw_session *s, struct gw_sink *k);
 void session_unfollow(struct gw_sink *k); /* also from inside of its `event` and `ended` */
+/* Its record is read no further until this is lifted: for an owner that does not keep up. What was
+ * read already may still come. */
+void session_pause(struct gw_session *s, bool yes);
 /*
  * Answer a question. scope 0: deny; 1: once; 2: for the run. `done` once: 0, -BR_E_NOT_FOUND (no
  * such question of this session), -BR_E_IN_USE (it was answered, has expired or was canceled),

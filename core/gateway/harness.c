@@ -127,13 +127,23 @@ static void answer_prompt(struct harness *h, const char *id, struct gw_session *
     harness_reply(h, id, &b);
 }
 
+/*
+ * What waits for a client is bounded, and who is beyond that is closed. A run is not to be ended
+ * because it says much at once to one that reads steadily: half of that room is left for it, and
+ * then its record waits in the store. Others who follow do not hold it up.
+ */
 static void on_event(struct gw_sink *k, struct gw_session *s, const struct gw_event *e)
 {
     struct harness_follow *f = (struct harness_follow *)k;
-    if (f->load)
+    struct harness *h = f->h;
+    if (f->load) {
         harness_load_hold(f->load, e);
-    else if (!f->quiet)
-        (void)harness_send_event(f->h, session_id(s), e);
+        return;
+    }
+    int r = f->quiet ? 0 : harness_send_event(h, session_id(s), e);
+    h->behind = r > 0 ? h->behind + e->n : 0;
+    if (session_owner(s) == h->c && h->behind > gw_settings(h->g)->queue_bytes / 2)
+        session_pause(s, true);
 }
 
 static void on_ended(struct gw_sink *k, struct gw_session *s)
@@ -586,7 +596,12 @@ static void harness_closed(struct conn *c)
 
 static void harness_writable(struct conn *c)
 {
-    harness_load_writable(conn_state(c));
+    struct harness *h = conn_state(c);
+    h->behind = 0;
+    for (struct harness_follow *f = h->follows; f; f = f->next)
+        if (session_owner(f->sink.session_) == h->c)
+            session_pause(f->sink.session_, false);
+    harness_load_writable(h);
 }
 
 const struct gw_protocol gw_harness = {.name = "harness.acp.1",

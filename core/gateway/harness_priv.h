@@ -60,6 +60,7 @@ struct harness {
     struct gateway *g;
     bool initialized, extended, sessions;
     unsigned made; /* sessions, those that are being made included */
+    size_t behind; /* bytes of events that it was sent beyond what it takes at once */
     struct harness_call *creates, *answers;
     struct harness_follow *follows;
     struct harness_load *loads;

@@ -524,6 +524,7 @@ int session_detach(struct gw_session *s, struct br_err *err)
                           s->id);
     s->detached = true;
     s->owner = NULL;
+    session_pause(s, false);
     session_changed(s);
     return 0;
 }
@@ -543,6 +544,7 @@ void session_release(struct gw_session *s, const char *why)
 {
     bool runs = s->state == GW_RUNNING;
     s->owner = NULL;
+    session_pause(s, false);
     if (!session_cancel(s, why))
         free_if_forgotten(s);
     else if (runs)

@@ -243,8 +243,20 @@ int session_feed(struct gw_session *s, int fd)
     return gw_watch_chan(s->g, &s->audit, on_end, s);
 }
 
+void session_pause(struct gw_session *s, bool yes)
+{
+    if (s->audit.fd < 0 || s->paused == yes)
+        return;
+    s->paused = yes;
+    if (yes)
+        gw_unwatch_chan(s->g, &s->audit);
+    else if (gw_watch_chan(s->g, &s->audit, on_end, s) < 0)
+        session_break(s, "the run's record could not be watched");
+}
+
 void session_unfeed(struct gw_session *s)
 {
+    s->paused = false;
     if (s->audit.fd < 0)
         return;
     gw_unwatch_chan(s->g, &s->audit);

@@ -39,6 +39,7 @@ struct gw_session {
     bool detached, canceling, limited; /* limited: it came to the end of its events */
     bool over;                         /* GATE_ENDED came */
     bool fed;                          /* its record is, or was, read */
+    bool paused;                       /* its record is not read, for a while */
     bool stopped, broken;
     struct gw_sink *sinks, *next_sink;
     unsigned dispatching; /* followers are being told something: it must not be freed */

@@ -562,62 +562,6 @@ static void test_ends_in_any_order(void **state)
     }
 }
 
-static void test_final_text(void **state)
-{
-    struct gateway *g = *state;
-    struct conn *c = client(g);
-    /* escaped, each of these bytes is six */
-    static const struct {
-        char byte;
-        size_t n;
-        bool fits;
-    } table[] = {{'a', 512 * 1024, true},
-                 {'a', 512 * 1024 + 1, false},
-                 {1, 512 * 1024 / 6, true},
-                 {1, 512 * 1024 / 6 + 1, false}};
-    for (size_t i = 0; i < BR_ARRAY_LEN(table); i++) {
-        struct run *r = created(g, c);
-        prompt(g, c, r->id);
-        for (size_t left = table[i].n; left;) {
-            size_t n = left < 30000 ? left : 30000;
-            char *text = malloc(6 * n + 1);
-            for (size_t k = 0; k < n; k++)
-                if (table[i].byte == 1)
-                    memcpy(text + 6 * k, "\\u0001", 6);
-                else
-                    text[k] = 'a';
-            text[table[i].byte == 1 ? 6 * n : n] = 0;
-            world_event(g, r, "bridle.text", "agent", "{\"text\":\"%s\"}", text);
-            free(text);
-            left -= n;
-        }
-        world_end(g, r, "completed");
-        hears_event(c, r->id, 0, "agent.stopped");
-        json_t *v = world_heard_json(c);
-        assert_int_equal(
-            json_string_length(json_object_get(json_object_get(v, "result"), "finalText")),
-            table[i].fits ? table[i].n : 0);
-        json_decref(v);
-    }
-}
-
-static void test_large_event(void **state)
-{
-    struct gateway *g = *state;
-    struct conn *c = client(g);
-    struct run *r = created(g, c);
-    prompt(g, c, r->id);
-    char *text = malloc(250001);
-    memset(text, 'x', 250000);
-    text[250000] = 0;
-    world_event(g, r, "tool.result", "kernel", "{\"output\":\"%s\"}", text); /* by memfd */
-    free(text);
-    const char *heard = world_heard(c);
-    assert_non_null(heard);
-    assert_true(strlen(heard) > 250000);
-    assert_int_equal(g->counters.tool_calls, 0);
-}
-
 /* ---- the end of a session's time ---- */
 
 static void test_expiry(void **state)
@@ -717,114 +661,6 @@ static void test_disconnect(void **state)
     assert_int_equal(g->counters.asks_denied, 1);
 }
 
-/* ---- a record that is not in order ---- */
-
-static void broken(struct gateway *g, struct conn *c, struct run *r)
-{
-    world_pump(g);
-    if (!r->ended)
-        world_ended(g, r, BR_E_CANCELED, "");
-    assert_int_equal(c->close_code, 1011);
-    assert_int_equal(session_state(session_find(g, r->id)), GW_FAILED);
-    world_disconnect(g, c);
-}
-
-#define EVENT(n) "{\"v\":1,\"type\":\"error\",\"eventId\":\"" n "\",\"data\":{}}"
-
-static void test_broken_record(void **state)
-{
-    struct gateway *g = *state;
-    static const struct {
-        uint64_t row;
-        const char *bytes;
-    } table[] = {
-        {3, EVENT("e")}, /* a gap */
-        {1, EVENT("e")}, /* again */
-        {0, EVENT("e")},
-        {2, "{\"type\":\"error\",\"v\":1}"},
-        {2, "{\"v\":2,\"type\":\"error\"}"},
-        {2, "{\"v\":1,\"type\":\"\"}"},
-        {2, "{\"v\":1,\"type\":\"err"},
-        {2, "{}"},
-        {2, ""},
-        {2, "{\"v\":1,\"type\":\"agent.stopped\""}, /* no JSON where it is looked at */
-    };
-    for (size_t i = 0; i < BR_ARRAY_LEN(table); i++) {
-        struct conn *c = client(g);
-        struct run *r = running(g, c);
-        world_bytes(g, r, table[i].row, table[i].bytes, strlen(table[i].bytes));
-        silent(c); /* it was not shown */
-        assert_int_equal(r->kills, 1);
-        broken(g, c, r);
-    }
-    /* the record ends before the agent does */
-    struct conn *c = client(g);
-    struct run *r = running(g, c);
-    world_close_audit(r);
-    world_pump(g);
-    assert_int_equal(r->kills, 1);
-    silent(c);
-    broken(g, c, r);
-    /* bridled says that all is well, and nothing was stopped */
-    c = client(g);
-    r = running(g, c);
-    world_ended(g, r, 0, "");
-    world_close_audit(r);
-    broken(g, c, r);
-    /* an event behind the end */
-    c = client(g);
-    r = running(g, c);
-    world_event(g, r, "agent.stopped", "kernel", "{\"status\":\"completed\"}");
-    hears_event(c, r->id, 1, "agent.stopped");
-    world_event(g, r, "error", "kernel", "{}");
-    silent(c);
-    broken(g, c, r);
-    /* the session says what it may not */
-    c = client(g);
-    r = running(g, c);
-    assert_int_equal(br_chan_send(&r->session, BR_MSG_REPORT, 0, NULL, NULL), 0);
-    broken(g, c, r);
-}
-
-/* One event more than a client takes is never sent; the run is ended long before. */
-static void test_events_limit(void **state)
-{
-    struct gateway *g = *state;
-    struct conn *c = client(g);
-    struct run *r = created(g, c);
-    prompt(g, c, r->id);
-    for (unsigned i = 0; i < 8999; i++)
-        world_event(g, r, "error", "kernel", "{}");
-    world_event(g, r, "bridle.notice", "kernel", "{}");
-    assert_int_equal(r->cancels, 0);
-    world_event(g, r, "error", "kernel", "{}");
-    assert_int_equal(r->cancels, 1);
-    for (unsigned i = 9000; i < 9999; i++) /* all that it still has to say */
-        world_event(g, r, "error", "kernel", "{}");
-    world_end(g, r, "canceled");
-    for (unsigned i = 0; i < 9999; i++)
-        hears_event(c, r->id, i, "error");
-    hears_event(c, r->id, 9999, "agent.stopped");
-    json_t *v = world_heard_json(c);
-    assert_string_equal(json_string_value(json_object_get(json_object_get(v, "result"), "status")),
-                        "failed");
-    json_decref(v);
-    assert_int_equal(session_state(session_find(g, r->id)), GW_FAILED);
-    assert_int_equal(c->close_code, 0);
-    /* and one that does not listen */
-    c = client(g);
-    r = created(g, c);
-    prompt(g, c, r->id);
-    for (unsigned i = 0; i < 10000; i++)
-        world_event(g, r, "error", "kernel", "{}");
-    assert_int_equal(c->nsent - c->read, 10000);
-    assert_int_equal(r->kills, 0);
-    world_event(g, r, "error", "kernel", "{}");
-    assert_int_equal(c->nsent - c->read, 10000);
-    assert_int_equal(r->kills, 1);
-    broken(g, c, r);
-}
-
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -844,13 +680,9 @@ int main(void)
         T(test_never_started),
         T(test_statuses),
         T(test_ends_in_any_order),
-        T(test_final_text),
-        T(test_large_event),
         T(test_expiry),
         T(test_cancel),
         T(test_disconnect),
-        T(test_broken_record),
-        T(test_events_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
