@@ -218,7 +218,7 @@ static int find_service(struct bridge *b, const struct br_cli_args *a, struct ac
                         struct br_err *err)
 {
     const char *url = br_cli_opt(a, "connect"), *root = br_cli_opt(a, "root");
-    struct acp_service_options o = {.root = root ? root : ".",
+    struct acp_service_options o = {.root = root,
                                     .config = br_cli_opt(a, "config"),
                                     .policy = br_cli_opt(a, "policy"),
                                     .scenario = br_cli_opt(a, "scenario")};

@@ -11,7 +11,7 @@ struct acp_service {
 };
 
 struct acp_service_options {
-    const char *root;                       /* workspaces lie in it */
+    const char *root;                       /* workspaces lie in it; NULL: the present directory */
     const char *config, *policy, *scenario; /* NULL: as `bridle serve` does by itself */
 };
 

@@ -20,35 +20,58 @@
 
 #define PREFIX "bridle-acp-"
 #define START_US (30u * 1000 * 1000)
-#define STOP_US (15u * 1000 * 1000)
+#define STOP_US (60u * 1000 * 1000)
 #define STEP_US (5u * 1000)
 
-static _Noreturn void become_service(const struct acp_service *s,
-                                     const struct acp_service_options *o, const char *program,
-                                     pid_t parent)
+/* What bridled is told; paths are absolute, since it leaves this directory. */
+struct words {
+    const char *argv[16];
+    unsigned n;
+    char path[4][BR_PATH_MAX];
+    unsigned npaths;
+};
+
+static int add(struct words *w, const char *name, const char *value, bool word, struct br_err *err)
+{
+    if (!value)
+        return 0;
+    char *to = w->path[w->npaths];
+    int r = word ? 0 : br_cli_workspace(to, value, err);
+    w->argv[w->n++] = name;
+    w->argv[w->n++] = word ? value : to;
+    w->npaths += !word;
+    return r;
+}
+
+static int say(struct words *w, const struct acp_service *s, const struct acp_service_options *o,
+               struct br_err *err)
+{
+    *w =
+        (struct words){.argv = {"bridled", "--service", "--beside", "--listen", s->socket}, .n = 5};
+    int r = add(w, "--root", o->root ? o->root : ".", false, err);
+    if (r == 0 && !o->root && strcmp(w->path[0], "/") == 0)
+        return br_err_set(err, BR_E_USAGE,
+                          "the present directory is '/', and an agent would have all of it as its "
+                          "workspace; name one with '--root'. Nothing was started");
+    if (r == 0)
+        r = add(w, "--config", o->config, false, err);
+    if (r == 0)
+        r = add(w, "--policy", o->policy, o->policy && br_cli_is_shipped(o->policy), err);
+    return r == 0 ? add(w, "--scenario", o->scenario, false, err) : r;
+}
+
+static _Noreturn void become_service(const char *program, const struct words *w, pid_t parent)
 {
     sigset_t none;
     sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     (void)signal(SIGPIPE, SIG_DFL);
-    int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int in = open("/dev/null", O_RDWR | O_CLOEXEC);
     /* out of the protocol's way, and gone with this process */
-    if (in < 0 || dup2(in, STDIN_FILENO) < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0 ||
+    if (in < 0 || dup2(in, STDIN_FILENO) < 0 || dup2(in, STDOUT_FILENO) < 0 ||
         prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 || getppid() != parent)
         _exit(126);
-    const char *argv[16] = {"bridle", "serve", "--listen", s->socket, "--root", o->root};
-    unsigned n = 6;
-    const struct {
-        const char *name, *value;
-    } more[] = {{"--config", o->config}, {"--policy", o->policy}, {"--scenario", o->scenario}};
-    for (unsigned i = 0; i < BR_ARRAY_LEN(more); i++) {
-        if (!more[i].value)
-            continue;
-        argv[n++] = more[i].name;
-        argv[n++] = more[i].value;
-    }
-    argv[n] = NULL;
-    execv(program, (char *const *)argv);
+    execv(program, (char *const *)w->argv);
     _exit(127);
 }
 
@@ -83,11 +106,12 @@ static int await_service(struct acp_service *s, struct br_err *err)
 int acp_service_start(struct acp_service *s, const struct acp_service_options *o,
                       struct br_err *err)
 {
+    static struct words w;
     char program[BR_PATH_MAX];
     const char *tmp = getenv("TMPDIR");
     tmp = tmp && tmp[0] == '/' ? tmp : "/tmp";
     *s = (struct acp_service){.pid = 0};
-    int r = br_cli_program(program, "bridle", err);
+    int r = br_cli_program(program, "bridled", err);
     if (r < 0)
         return r;
     br_scratch_sweep(tmp, PREFIX);
@@ -101,10 +125,14 @@ int acp_service_start(struct acp_service *s, const struct acp_service_options *o
         return br_err_set(err, BR_E_LIMIT_EXCEEDED,
                           "the path '%.512s' (TMPDIR) is too long for a socket", tmp);
     }
+    if ((r = say(&w, s, o, err)) < 0) {
+        acp_service_stop(s);
+        return r;
+    }
     pid_t parent = getpid();
     s->pid = fork();
     if (s->pid == 0)
-        become_service(s, o, program, parent);
+        become_service(program, &w, parent);
     r = s->pid < 0 ? br_err_errno(err, BR_E_IO, "a service could not be started")
                    : await_service(s, err);
     if (r < 0)

@@ -383,6 +383,7 @@ static int serve_clients(int argc, char **argv)
     int r = service_args_read(&sv.args, argc, argv, &err);
     if (r == 0)
         snprintf(st.asked_path, sizeof(st.asked_path), "%s", sv.args.policy);
+    st.beside = sv.args.beside;
     if (r == 0 && drop_capabilities(&err) == 0 && standing_serve(&st, &err) == 0)
         return 0;
     br_log(BR_LOG_ERROR, "%s", err.text);

@@ -61,6 +61,11 @@ int service_args_read(struct service_args *a, int argc, char **argv, struct br_e
 {
     memset(a, 0, sizeof(*a));
     for (int i = 0; i < argc; i += 2) {
+        if (strcmp(argv[i], "--beside") == 0) {
+            a->beside = true;
+            i--;
+            continue;
+        }
         if (i + 1 >= argc)
             return usage(err, "a value is missing behind", argv[i]);
         int r = read_one(a, argv[i], argv[i + 1], err);

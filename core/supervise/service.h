@@ -34,8 +34,10 @@ struct service_args {
     char model[BR_NAME_MAX];
     struct br_listener listen[BR_LISTENERS_MAX];
     unsigned nlisten;
+    bool beside;
 };
-/* --config FILE --root DIR --scenario FILE --policy FILE --model M --listen ADDR..., as many as
+/* --beside: another bridled may stand over the same state directory; runs are told their policy.
+ * --config FILE --root DIR --scenario FILE --policy FILE --model M --listen ADDR..., as many as
  * there are. 0, or -BR_E_USAGE and a sentence. */
 int service_args_read(struct service_args *a, int argc, char **argv, struct br_err *err);
 

@@ -205,9 +205,11 @@ static int send_run(struct run *r, struct br_err *err)
     br_buf_put_str(&o.buf, r->manifest_path ? r->manifest_path : "");
     br_buf_put_u8(&o.buf, r->manifest_path != NULL);
     put_blob(&o, &r->manifest);
-    br_buf_put_str(&o.buf, ""); /* the policy is the one that is held here */
-    put_blob(&o, &none);
-    br_buf_put_u8(&o.buf, BR_POLICY_FOUND);
+    /* the policy is the one that is held here; where that is for nobody else, it is sent */
+    const struct standing *st = r->sv->st;
+    br_buf_put_str(&o.buf, st->beside ? st->current.path : "");
+    put_blob(&o, st->beside ? &st->text : &none);
+    br_buf_put_u8(&o.buf, st->beside && st->asked_path[0] ? BR_POLICY_NAMED : BR_POLICY_FOUND);
     br_buf_put_str(&o.buf, s->config_path);
     put_blob(&o, &s->config);
     br_buf_put_str(&o.buf, r->model);

@@ -313,6 +313,10 @@ static int listen_there(struct standing *st, struct br_err *err)
 {
     struct sockaddr_un sa = {.sun_family = AF_UNIX};
     BR_CLEANUP_FD int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0 && st->beside) { /* it has a bundle now, and nobody asks for it */
+        st->listener = br_steal_fd(&fd);
+        return 0;
+    }
     snprintf(sa.sun_path, sizeof(sa.sun_path), "/proc/self/fd/%d/%s", st->state_fd,
              STANDING_SOCKET_NEW);
     (void)unlinkat(st->state_fd, STANDING_SOCKET_NEW, 0);
@@ -438,7 +442,7 @@ static int open_all(struct standing *st, struct br_err *err)
     st->program[n] = 0;
     int r = br_state_path(st->state_dir, getenv, err);
     if (r < 0 || (st->state_fd = r = br_state_open(st->state_dir, err)) < 0 ||
-        (r = lock_place(st, err)) < 0)
+        (!st->beside && (r = lock_place(st, err)) < 0))
         return r;
     sigemptyset(&set);
     sigaddset(&set, SIGHUP);
@@ -458,10 +462,9 @@ static void close_all(struct standing *st)
 {
     if (st->service)
         service_close(st->service);
-    if (st->listener >= 0) {
+    if (st->listener >= 0 && !st->beside)
         (void)unlinkat(st->state_fd, STANDING_SOCKET, 0);
-        br_close(&st->listener);
-    }
+    br_close(&st->listener);
     if (st->next.pid > 0) {
         (void)syscall(SYS_pidfd_send_signal, st->next.pidfd, SIGKILL, NULL, 0);
         while (waitpid(st->next.pid, NULL, 0) < 0 && errno == EINTR)

@@ -94,6 +94,7 @@ struct standing {
     char state_dir[BR_PATH_MAX], program[BR_PATH_MAX];
     char asked_path[BR_PATH_MAX]; /* --policy; "": what the configuration has */
     sigset_t old_mask;
+    bool beside; /* it holds no policy for others, so that another may stand here as well */
     bool draining, leave, sweeping;
     bool again;      /* a signal came while a reload was under way, */
     uid_t again_uid; /* from here */
