@@ -113,7 +113,13 @@ static struct peer *admit(struct gateway *g, const struct came *w, const char **
     if (!p)
         return NULL;
     *why = "this peer has as many connections as it may have";
+    bool operates = w->has_uid && auth_uid(g, w->uid);
     bool room = p->connections <= s->connections_per_peer;
+    if (room && !operates && p->heads >= PEER_HEADS_MAX) {
+        *why = "this peer has many connections that have not said who they are";
+        peer_leave(&g->peers, p);
+        return NULL;
+    }
     if (room && peer_rate(&p->accept_at, br_now_us(), 1000000u / PEER_CONNECTIONS_PER_SECOND,
                           s->connections_per_peer))
         return p;
@@ -151,6 +157,8 @@ void conn_adopt(struct gateway *g, unsigned listener, int fd, const char *addres
     c->has_uid = w.has_uid;
     c->uid = w.uid;
     c->tls = address != NULL;
+    c->counted = !(w.has_uid && auth_uid(g, w.uid));
+    peer->heads += c->counted;
     if (cert && cert[0])
         c->cert = strdup(cert); /* without memory: it showed none */
 }

@@ -300,7 +300,7 @@ void auth_logout(struct conn *c, const struct br_http_head *h, struct br_buf *se
 
 /* ---- who ---- */
 
-static bool uid_operates(const struct gateway *g, uid_t uid)
+bool auth_uid(const struct gateway *g, uid_t uid)
 {
     if (uid == 0 || uid == g->auth.bridled)
         return true;
@@ -334,7 +334,7 @@ unsigned auth_who(struct conn *c, const struct br_http_head *h)
         is_token(c, t);
         return 0;
     }
-    if (c->has_uid && uid_operates(c->g, c->uid)) {
+    if (c->has_uid && auth_uid(c->g, c->uid)) {
         c->how = AUTH_UID;
         snprintf(c->who.name, sizeof(c->who.name), "uid:%u", (unsigned)c->uid);
         c->who.access = BR_ACCESS_OPERATE;
@@ -355,7 +355,7 @@ bool auth_still(const struct conn *c)
 {
     const struct auth *a = &c->g->auth;
     if (c->how == AUTH_UID)
-        return uid_operates(c->g, c->uid);
+        return auth_uid(c->g, c->uid);
     if (c->how == AUTH_CERT)
         return cert_access(c->g, c->cert) == c->who.access;
     for (unsigned i = 0; i < a->ntokens; i++)

@@ -41,6 +41,31 @@ static void mark_ended(struct conn *c)
     c->g->ended = c;
 }
 
+/* It has said who it is, or never will. */
+static void head_over(struct conn *c)
+{
+    c->peer->heads -= c->counted;
+    c->counted = false;
+}
+
+/* What it holds of everybody's memory. */
+static void account(struct conn *c, size_t now)
+{
+    c->g->held += now - c->held;
+    c->held = now;
+}
+
+static void account_now(struct conn *c)
+{
+    account(c, c->out.bytes + c->reader.message.cap);
+}
+
+/* All together hold too much, and it is not little that this one does. */
+static bool holds_too_much(const struct conn *c, size_t more)
+{
+    return c->g->held + more > c->g->held_max && c->held + more > CONN_HELD_SMALL;
+}
+
 static void conn_die(struct conn *c)
 {
     if (c->step == CONN_DEAD)
@@ -190,6 +215,7 @@ static void conn_flush(struct conn *c)
         c->stuck_us = 0;
     else if (!c->stuck_us || n->bytes_out != before)
         c->stuck_us = now;
+    account_now(c);
     set_events(c, (c->eof ? 0 : EPOLLIN) | (r ? EPOLLOUT : 0));
     after_flush(c);
 }
@@ -201,7 +227,8 @@ int conn_send(struct conn *c, const struct gw_piece *pieces, unsigned n)
         return -BR_E_PEER_GONE;
     for (unsigned i = 0; i < n; i++)
         bytes += pieces[i].n;
-    if (c->out.bytes && c->out.bytes + bytes > gw_settings(c->g)->queue_bytes) {
+    if ((c->out.bytes && c->out.bytes + bytes > gw_settings(c->g)->queue_bytes) ||
+        holds_too_much(c, bytes)) {
         gw_counters(c->g)->slow_clients++;
         conn_close(c, BR_WS_CLOSE_TRY_AGAIN, "this client does not read what it is sent");
         return -BR_E_LIMIT_EXCEEDED;
@@ -211,6 +238,7 @@ int conn_send(struct conn *c, const struct gw_piece *pieces, unsigned n)
         return -BR_E_NOMEM;
     }
     mark_dirty(c);
+    account_now(c);
     if (c->out.messages < CONN_HIGH_MESSAGES && c->out.bytes < CONN_HIGH_BYTES)
         return 0;
     c->wants_room = true;
@@ -219,6 +247,7 @@ int conn_send(struct conn *c, const struct gw_piece *pieces, unsigned n)
 
 void conn_answered(struct conn *c)
 {
+    head_over(c);
     c->step = CONN_ANSWER;
     arm(c, CONN_ANSWER_US);
     mark_dirty(c);
@@ -288,6 +317,12 @@ static void on_bytes(struct conn *c, uint8_t *p, size_t n)
         c->frame_us = 0;
     else if (!c->frame_us)
         c->frame_us = br_now_us();
+    account_now(c);
+    if (holds_too_much(c, 0)) {
+        gw_counters(c->g)->slow_clients++;
+        conn_close(c, BR_WS_CLOSE_TRY_AGAIN, "the service holds too much for its clients");
+        return;
+    }
     arm_open(c);
 }
 
@@ -297,6 +332,7 @@ void conn_upgraded(struct conn *c, const struct gw_protocol *p)
     const struct br_ws_limits limits = {
         .message_bytes = s->message_bytes, .fragments = s->fragments, .server = true};
     br_ws_reader_init(&c->reader, &limits);
+    head_over(c);
     c->step = CONN_OPEN;
     c->protocol = p;
     c->in_us = br_now_us();
@@ -386,6 +422,8 @@ static void release(struct conn *c)
         c->next->prev = c->prev;
     g->nconns--;
     gw_counters(g)->connections_open--;
+    head_over(c);
+    account(c, 0);
     peer_leave(&g->peers, c->peer);
     out_free(&c->out);
     br_buf_free(&c->in);

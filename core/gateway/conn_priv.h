@@ -43,6 +43,12 @@
 #define AUTH_TOKEN_MAX 256u /* bytes of a presented one that are looked at */
 /* Connections of one peer a second, beyond a burst of connections_per_peer. */
 #define PEER_CONNECTIONS_PER_SECOND 1000u
+/* Of a peer that may not operate by its uid: connections that have not said yet who they are. */
+#define PEER_HEADS_MAX 256u
+/* Bytes that wait for all clients together, and of their incomplete messages: where there are more,
+ * who has a part of it that is not small is closed. */
+#define CONN_HELD_MAX (256u * 1024 * 1024)
+#define CONN_HELD_SMALL (64u * 1024)
 /* Peers that are remembered though they have no connection. */
 #define PEER_REMEMBERED_MAX 4096u
 
@@ -84,7 +90,7 @@ struct peer_key {
 };
 struct peer {
     struct peer_key key;
-    unsigned connections;
+    unsigned connections, heads;            /* heads: of those that are in CONN_HEAD and counted */
     uint64_t accept_at, failure_at, ask_at; /* of the rates, see peer.c */
     struct peer *chain, *older, *newer;
 };
@@ -176,6 +182,7 @@ struct conn {
     bool tls, local;        /* local: a Unix socket, or both ends are loopback */
     bool unix_socket, has_uid;
     bool dirty, ended, wants_room, head_only;
+    bool counted;                      /* in peer->heads */
     bool eof, broken, got_close, told; /* told: protocol->closed was called */
     uid_t uid;
     uint64_t id;
@@ -193,6 +200,7 @@ struct conn {
     struct br_ws_reader reader;
     struct br_buf in; /* of the head */
     struct out out;
+    size_t held; /* its part of g->held */
     unsigned close_code;
 };
 
@@ -260,6 +268,8 @@ unsigned auth_login(struct conn *c, const struct br_http_head *h, struct br_buf 
 void auth_logout(struct conn *c, const struct br_http_head *h, struct br_buf *set_cookie);
 /* Is this connection still who it was, after a reload? */
 bool auth_still(const struct conn *c);
+/* Does this user operate? */
+bool auth_uid(const struct gateway *g, uid_t uid);
 void auth_forget(struct auth *a); /* cookies whose token is gone */
 
 /* ---- metrics.c ---- */
@@ -297,8 +307,9 @@ struct gateway {
     uint64_t leave_us; /* when it leaves at the latest; 0: something may still run */
     struct gw_timer drain;
     struct conn *conns, *dirty, *ended;
+    size_t held, held_max; /* bytes in queues and incomplete messages */
     unsigned nconns;
-    uint64_t next_id, started_us;
+    uint64_t next_id, started_us, max_files;
     void *sessions, *replays;
     int log_fd;
     uint64_t log_at, log_dropped; /* the rate of warnings; lines that were not written */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,7 +20,8 @@
 
 #define MAIN_MODELS_MAX 128u
 /* Connections, two channels for each run that may go on, listeners and our own. */
-#define MAIN_NOFILE (12000u + 4096u)
+#define MAIN_FILES_BESIDE 4096u
+#define MAIN_NOFILE (12000u + MAIN_FILES_BESIDE)
 /* How long the last connections may take to end when all is over. */
 #define MAIN_LEAVE_US (6u * 1000000u)
 
@@ -158,7 +160,14 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     BR_CLEANUP_OUT struct br_out ready = BR_OUT_INIT;
     br_buf_put_str(&ready.buf, "OK");
     br_buf_put_str(&ready.buf, "");
+    char files[24];
+    snprintf(files, sizeof(files), "%llu", (unsigned long long)g->max_files);
     gw_log(g, BR_LOG_INFO, "ready", "version", gw_version(), NULL);
+    if (g->max_files < g->settings.connections + MAIN_FILES_BESIDE)
+        gw_log(g, BR_LOG_WARN, "few.descriptors", "limit", files, "reason",
+               "the limit of open files (ulimit -Hn, LimitNOFILE=) is below the limit of "
+               "connections; those beyond it wait",
+               NULL);
     return gw_to_bridled(g, BR_MSG_ROLE_READY, m->id, &ready, err);
 }
 
@@ -302,6 +311,9 @@ static int prepare(struct gateway *g, struct br_err *err)
     struct ucred bridled = {.uid = 0};
     socklen_t n = sizeof(bridled);
     size_t seed = 0;
+    struct rlimit files = {.rlim_max = 0};
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+    g->max_files = files.rlim_max;
     int r = poll_init(&g->poll, err);
     if (r < 0)
         return r;
@@ -310,6 +322,7 @@ static int prepare(struct gateway *g, struct br_err *err)
     g->auth.bridled = bridled.uid;
     g->auth.diag = diag_open(); /* without it no TCP peer is known by its uid */
     g->started_us = br_now_us();
+    g->held_max = CONN_HELD_MAX;
     peers_init(&g->peers);
     br_service_default(&g->settings);
     char at[32];

@@ -263,6 +263,34 @@ static void connection_limits(void **state)
     gate_stop(&r);
 }
 
+/* Who may not operate by its uid has few connections that have not said who they are. */
+static void head_limits(void **state)
+{
+    struct gate_rig r;
+    int fds[256];
+    (void)state;
+    gate_start(&r, NULL);
+    for (unsigned i = 0; i < BR_ARRAY_LEN(fds); i++) {
+        struct gate_client *c = gate_connect(&r, GATE_TLS);
+        fds[i] = dup(c->fd);
+        assert_true(fds[i] >= 0);
+        gate_close(c);
+    }
+    struct gate_client *more = gate_connect(&r, GATE_TLS);
+    gate_expect_eof(more);
+    assert_memory_equal(more->in, "HTTP/1.1 503 ", 13);
+    for (unsigned i = 0; i < 10; i++) /* another peer */
+        expect_alive(gate_open(&r, GATE_UNIX, ""));
+    close(fds[0]);
+    gate_serve(&r, 20);
+    struct gate_client *c = gate_open_as(&r, GATE_TLS, "", GATE_TOKEN_OPERATE);
+    c = gate_open_as(&r, GATE_TLS, "", GATE_TOKEN_OPERATE); /* the first one is none any more */
+    expect_alive(c);
+    for (unsigned i = 1; i < BR_ARRAY_LEN(fds); i++)
+        close(fds[i]);
+    gate_stop(&r);
+}
+
 /* ---- floods ---- */
 
 /* Its memory at its highest, in bytes. */
@@ -412,6 +440,7 @@ int main(void)
         cmocka_unit_test(message_limits),
         cmocka_unit_test(slow_ones),
         cmocka_unit_test(connection_limits),
+        cmocka_unit_test(head_limits),
         cmocka_unit_test(tiny_frames),
         cmocka_unit_test(never_reads),
         cmocka_unit_test(vanish),

@@ -60,6 +60,7 @@ void inside_start(void)
     inside.settings.nlisteners = 1;
     inside.settings.listeners[0].kind = BR_LISTENER_UNIX;
     inside.log_fd = -1;
+    inside.held_max = CONN_HELD_MAX;
     inside.auth.diag = -1;
     inside.auth.bridled = 1000;
     inside.started_us = now_us;
@@ -72,7 +73,8 @@ void inside_stop(void)
     conns_free(&inside);
     poll_free(&inside.poll);
     peers_free(&inside.peers);
-    br_require(inside.nconns == 0 && !inside.conns && inside.counters.connections_open == 0);
+    br_require(inside.nconns == 0 && !inside.conns && inside.counters.connections_open == 0 &&
+               inside.held == 0);
     br_world_set(&none);
 }
 

@@ -257,6 +257,41 @@ static void queue_limit(void **state)
     inside_stop();
 }
 
+/* All together may hold no more than this; then it is the turn of who holds much. */
+static void held_limit(void **state)
+{
+    static char big[60000];
+    struct conn *c[4];
+    int fd[4];
+    (void)state;
+    start();
+    memset(big, 'x', sizeof(big));
+    for (unsigned i = 0; i < 4; i++)
+        c[i] = inside_open(&fd[i]);
+    for (unsigned i = 0; i < 10; i++) /* what the sockets take is not held */
+        assert_true(conn_send(c[0], &(struct gw_piece){big, sizeof(big)}, 1) >= 0);
+    inside_turn();
+    assert_true(inside.held == c[0]->out.bytes && inside.held > 0);
+    inside.held_max = inside.held + 30000;
+    assert_true(conn_send(c[1], &(struct gw_piece){big, 29000}, 1) >= 0);
+    assert_true(conn_send(c[1], &(struct gw_piece){big, 30000}, 1) >= 0); /* it holds little */
+    assert_int_equal(conn_send(c[1], &(struct gw_piece){big, 30000}, 1), -BR_E_LIMIT_EXCEEDED);
+    /* half a message is held as well */
+    inside.held_max = 0;
+    for (unsigned k = 0; k < 900; k++) {
+        inside_send(fd[2], k ? 0x00 : 0x01, big, 100);
+        inside_turn();
+    }
+    assert_int_equal(c[2]->step, CONN_CLOSING);
+    assert_int_equal(c[2]->close_code, 1013);
+    assert_int_equal(c[3]->step, CONN_OPEN);
+    for (unsigned i = 0; i < 4; i++)
+        br_close(&fd[i]);
+    inside_turn();
+    assert_int_equal(inside.held, 0);
+    inside_stop();
+}
+
 /* ---- ends ---- */
 
 static void end_at_once(struct conn *c, const char *text, size_t n)
@@ -455,9 +490,10 @@ int main(void)
         cmocka_unit_test(burst),          cmocka_unit_test(silent),
         cmocka_unit_test(last_pong),      cmocka_unit_test(idle),
         cmocka_unit_test(stuck),          cmocka_unit_test(queue_limit),
-        cmocka_unit_test(end_inside),     cmocka_unit_test(answered_close),
-        cmocka_unit_test(end_each_other), cmocka_unit_test(many_timers),
-        cmocka_unit_test(peers_bounded),  cmocka_unit_test(rates),
+        cmocka_unit_test(held_limit),     cmocka_unit_test(end_inside),
+        cmocka_unit_test(answered_close), cmocka_unit_test(end_each_other),
+        cmocka_unit_test(many_timers),    cmocka_unit_test(peers_bounded),
+        cmocka_unit_test(rates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
