@@ -203,48 +203,66 @@ static const struct br_msg_rule session_rules[] = {
     {BR_MSG_TEXT, BR_PERMIT, 10, BR_MSG_MAX, 0, 1, on_text},
 };
 
-static int send_reply(struct audit *a, const struct reply *rep, struct br_err *err)
+static int send_failure(struct audit *a, const struct reply *rep, struct br_err *err)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    if (rep->code) {
-        br_buf_put_u32(&o.buf, (uint32_t)rep->code);
-        br_buf_put_str(&o.buf, rep->text);
-        return br_chan_send(&a->session, BR_MSG_APPEND_FAILED, rep->id, &o, err);
-    }
-    br_buf_put_str(&o.buf, rep->event_id);
-    br_buf_put_u64(&o.buf, rep->row);
-    return br_chan_send(&a->session, BR_MSG_APPENDED, rep->id, &o, err);
+    br_buf_put_u32(&o.buf, (uint32_t)rep->code);
+    br_buf_put_str(&o.buf, rep->text);
+    return br_chan_send(&a->session, BR_MSG_APPEND_FAILED, rep->id, &o, err);
 }
 
-/* Commit the batch, answer it, show it. */
+/* The payload of APPENDED. */
+static void put_reply(struct br_brief *b, const struct reply *rep)
+{
+    uint32_t n = (uint32_t)strlen(rep->event_id);
+    b->id = rep->id;
+    for (unsigned i = 0; i < 4; i++)
+        b->payload[i] = (uint8_t)(n >> 8 * i);
+    memcpy(b->payload + 4, rep->event_id, n);
+    for (unsigned i = 0; i < 8; i++)
+        b->payload[4 + n + i] = (uint8_t)(rep->row >> 8 * i);
+    b->n = (uint8_t)(n + 12);
+}
+_Static_assert(BR_ID_MAX + 12 <= sizeof((struct br_brief){.n = 0}.payload), "an id fits");
+
+/* In the order in which they were asked for: what was stored comes before the first failure. */
+static int send_replies(struct audit *a, struct br_err *err)
+{
+    struct br_brief brief[AUDIT_BATCH_MAX];
+    unsigned good = 0, sent;
+    while (good < a->nreplies && !a->replies[good].code) {
+        put_reply(&brief[good], &a->replies[good]);
+        good++;
+    }
+    int r = good ? br_chan_send_briefs(&a->session, BR_MSG_APPENDED, brief, good, &sent, err) : 0;
+    for (unsigned i = good; i < a->nreplies && r == 0; i++)
+        r = send_failure(a, &a->replies[i], err);
+    return r;
+}
+
+/* Commit the batch, show it, answer it. */
 static int finish_batch(struct audit *a, struct br_err *err)
 {
     struct br_err why = {.code = BR_OK};
     int r = recorder_commit(&a->rec, &why);
-    for (unsigned i = 0; i < a->nreplies; i++) {
-        if (r < 0)
-            settle(a, &a->replies[i], r, &why);
-        int sent = send_reply(a, &a->replies[i], err);
-        if (sent == -BR_E_TIMEOUT)
-            return br_err_set(err, BR_E_PEER_PROTOCOL,
-                              "the session asks and does not read the answers");
-        if (sent < 0)
-            break; /* gone: its end of file is served next */
-    }
+    for (unsigned i = 0; i < a->nreplies && r < 0; i++)
+        settle(a, &a->replies[i], r, &why);
+    int sent = send_replies(a, err);
     a->nreplies = 0;
+    if (sent == -BR_E_TIMEOUT)
+        return br_err_set(err, BR_E_PEER_PROTOCOL,
+                          "the session asks and does not read the answers");
+    /* otherwise it has gone, and its end of file is served next */
     return feed_pump(a, err);
 }
 
 /* One batch; *more: the channel may hold another. */
 static int serve_batch(struct audit *a, bool *more, struct br_err *err)
 {
-    int r = 0;
-    *more = false;
-    while (a->nreplies < AUDIT_BATCH_MAX && (r = br_chan_dispatch(&a->session, err)) == 0)
-        ;
-    *more = r == 0;
+    int r = br_chan_drain(&a->session, AUDIT_BATCH_MAX, err);
+    *more = r > 0;
     int f = finish_batch(a, err);
-    return f < 0 ? f : r == -BR_E_TIMEOUT ? 0 : r;
+    return f < 0 ? f : r == -BR_E_TIMEOUT || r > 0 ? 0 : r;
 }
 
 int record_serve(struct audit *a, struct br_err *err)

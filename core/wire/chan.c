@@ -38,6 +38,7 @@ void br_chan_close(struct br_chan *c)
 {
     br_close(&c->fd);
     br_buf_free(&c->in_);
+    free(br_steal_ptr(&c->many_));
 }
 
 static int chan_rule(const struct br_chan *c, unsigned type)
@@ -106,6 +107,39 @@ const void *br_msg_blob_view(struct br_msg *m, size_t *n)
     return p;
 }
 
+/* What was received, r bytes of it at `data`, becomes m. */
+static int chan_take(struct br_chan *c, struct msghdr *mh, size_t r, const uint8_t *data,
+                     struct br_msg *m, struct br_err *err)
+{
+    /* before anything is judged: what came along must be closed, even with an empty message */
+    for (struct cmsghdr *h = CMSG_FIRSTHDR(mh); h; h = CMSG_NXTHDR(mh, h)) {
+        if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t n = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        const int *fds = (const int *)(const void *)CMSG_DATA(h);
+        for (size_t i = 0; i < n; i++) {
+            int fd = fds[i];
+            if (m->nfds < BR_MSG_FDS_MAX)
+                m->fds[m->nfds++] = fd;
+            else
+                br_close(&fd);
+        }
+    }
+    if (r == 0)
+        return br_err_set(err, BR_E_PEER_GONE, "'%s' has gone", c->peer);
+    struct br_msg_header head;
+    if (r < sizeof(head) || (mh->msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "'%s' sent a cut message", c->peer);
+    memcpy(&head, data, sizeof(head));
+    if (head.len != r - sizeof(head) || head.nfds != m->nfds)
+        return br_err_set(err, BR_E_PEER_PROTOCOL,
+                          "'%s' sent a message whose header disagrees with its size", c->peer);
+    m->type = (enum br_msg_type)head.type;
+    m->id = head.id;
+    br_rd_init(&m->rd, data + sizeof(head), head.len);
+    return 0;
+}
+
 /* Reads one datagram and its descriptors into c->in_ and m. */
 static int chan_receive(struct br_chan *c, struct br_msg *m, struct br_err *err)
 {
@@ -135,33 +169,7 @@ static int chan_receive(struct br_chan *c, struct br_msg *m, struct br_err *err)
         return br_err_set(err, BR_E_PEER_GONE, "'%s' has gone", c->peer);
     if (r < 0)
         return br_err_errno(err, BR_E_IO, "a message from '%s' could not be received", c->peer);
-    /* before anything is judged: what came along must be closed, even with an empty message */
-    for (struct cmsghdr *h = CMSG_FIRSTHDR(&mh); h; h = CMSG_NXTHDR(&mh, h)) {
-        if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS)
-            continue;
-        size_t n = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        const int *fds = (const int *)(const void *)CMSG_DATA(h);
-        for (size_t i = 0; i < n; i++) {
-            int fd = fds[i];
-            if (m->nfds < BR_MSG_FDS_MAX)
-                m->fds[m->nfds++] = fd;
-            else
-                br_close(&fd);
-        }
-    }
-    if (r == 0)
-        return br_err_set(err, BR_E_PEER_GONE, "'%s' has gone", c->peer);
-    struct br_msg_header head;
-    if ((size_t)r < sizeof(head) || (mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
-        return br_err_set(err, BR_E_PEER_PROTOCOL, "'%s' sent a cut message", c->peer);
-    memcpy(&head, c->in_.data, sizeof(head));
-    if (head.len != (size_t)r - sizeof(head) || head.nfds != m->nfds)
-        return br_err_set(err, BR_E_PEER_PROTOCOL,
-                          "'%s' sent a message whose header disagrees with its size", c->peer);
-    m->type = (enum br_msg_type)head.type;
-    m->id = head.id;
-    br_rd_init(&m->rd, c->in_.data + sizeof(head), head.len);
-    return 0;
+    return chan_take(c, &mh, (size_t)r, c->in_.data, m, err);
 }
 
 static int chan_check(struct br_chan *c, const struct br_msg *m, int i, struct br_err *err)
@@ -181,21 +189,92 @@ static int chan_check(struct br_chan *c, const struct br_msg *m, int i, struct b
     return 0;
 }
 
+static int chan_handle(struct br_chan *c, struct br_msg *m, struct br_err *err)
+{
+    int i = chan_rule(c, m->type);
+    int r = chan_check(c, m, i, err);
+    if (r < 0)
+        return r;
+    if (c->rules[i].flags & BR_ONCE)
+        c->permitted[i] = false;
+    return c->rules[i].handler(c, m, c->ctx, err);
+}
+
 int br_chan_dispatch(struct br_chan *c, struct br_err *err)
 {
     struct br_msg m = {.nfds = 0};
     int r = chan_receive(c, &m, err);
-    if (r == 0) {
-        int i = chan_rule(c, m.type);
-        r = chan_check(c, &m, i, err);
-        if (r == 0) {
-            if (c->rules[i].flags & BR_ONCE)
-                c->permitted[i] = false;
-            r = c->rules[i].handler(c, &m, c->ctx, err);
-        }
-    }
+    if (r == 0)
+        r = chan_handle(c, &m, err);
     msg_close_fds(&m);
     return r;
+}
+
+/* Of one call: as many as are worth it, in memory that is touched only as far as it is used. */
+#define DRAIN_MESSAGES 32u
+#define DRAIN_ROOM (BR_MSG_MAX + sizeof(struct br_msg_header) + 1)
+
+struct drain {
+    struct mmsghdr mm[DRAIN_MESSAGES];
+    struct iovec iov[DRAIN_MESSAGES];
+    union {
+        struct cmsghdr align;
+        char space[CMSG_SPACE(sizeof(int) * BR_MSG_FDS_MAX)];
+    } ctl[DRAIN_MESSAGES];
+};
+
+static int drain_receive(struct br_chan *c, struct drain *d, unsigned max, struct br_err *err)
+{
+    if (!c->many_ && !(c->many_ = malloc(DRAIN_MESSAGES * DRAIN_ROOM)))
+        return br_err_set(err, BR_E_NOMEM, "no memory for messages from '%s'", c->peer);
+    if (max > DRAIN_MESSAGES)
+        max = DRAIN_MESSAGES;
+    for (unsigned i = 0; i < max; i++) {
+        d->iov[i] = (struct iovec){.iov_base = c->many_ + i * DRAIN_ROOM, .iov_len = DRAIN_ROOM};
+        d->mm[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &d->iov[i],
+                                                .msg_iovlen = 1,
+                                                .msg_control = d->ctl[i].space,
+                                                .msg_controllen = sizeof(d->ctl[i].space)}};
+    }
+    int n;
+    do {
+        n = recvmmsg(c->fd, d->mm, max, MSG_CMSG_CLOEXEC | MSG_DONTWAIT, NULL);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return -BR_E_TIMEOUT;
+    if (n < 0 && errno == ECONNRESET)
+        return br_err_set(err, BR_E_PEER_GONE, "'%s' has gone", c->peer);
+    if (n < 0)
+        return br_err_errno(err, BR_E_IO, "messages from '%s' could not be received", c->peer);
+    return n;
+}
+
+int br_chan_drain(struct br_chan *c, unsigned max, struct br_err *err)
+{
+    struct drain d;
+    unsigned handled = 0;
+    int r = 0;
+    while (r == 0 && handled < max) {
+        int n = drain_receive(c, &d, max - handled, err);
+        if (n < 0)
+            return handled && n == -BR_E_TIMEOUT ? (int)handled : n;
+        for (int i = 0; i < n; i++) {
+            struct br_msg m = {.nfds = 0};
+            int k = chan_take(c, &d.mm[i].msg_hdr, d.mm[i].msg_len, d.iov[i].iov_base, &m,
+                              r == 0 ? err : NULL);
+            if (r == 0)
+                r = k < 0 ? k : chan_handle(c, &m, err);
+            msg_close_fds(&m);
+            if (r == 0)
+                handled++;
+            if (c->fd < 0) /* closed by the handler, and its memory gone */
+                return r < 0 ? r : (int)handled;
+        }
+        if ((unsigned)n < DRAIN_MESSAGES)
+            break;
+    }
+    /* what was handled before the peer went is told first: it is found again */
+    return r == -BR_E_PEER_GONE && handled ? (int)handled : r < 0 ? r : (int)handled;
 }
 
 bool br_chan_soon(const struct br_chan *c, unsigned us)
@@ -262,6 +341,15 @@ static bool in_flight_wait(unsigned *waited)
     return true;
 }
 
+static int send_failed(struct br_chan *c, enum br_msg_type type, struct br_err *err)
+{
+    if (errno == EAGAIN || errno == EWOULDBLOCK)
+        return -BR_E_TIMEOUT;
+    if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN)
+        return br_err_set(err, BR_E_PEER_GONE, "'%s' has gone", c->peer);
+    return br_err_errno(err, BR_E_IO, "%s could not be sent to '%s'", br_msg_name(type), c->peer);
+}
+
 /* One message of these pieces, the first of which is its header. */
 static int send_pieces(struct br_chan *c, enum br_msg_type type, struct msghdr *mh,
                        struct br_err *err)
@@ -271,13 +359,37 @@ static int send_pieces(struct br_chan *c, enum br_msg_type type, struct msghdr *
     do {
         r = sendmsg(c->fd, mh, MSG_NOSIGNAL);
     } while (r < 0 && (errno == EINTR || (errno == ETOOMANYREFS && in_flight_wait(&waited))));
-    if (r >= 0)
-        return 0;
-    if (errno == EAGAIN || errno == EWOULDBLOCK)
-        return -BR_E_TIMEOUT;
-    if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN)
+    return r >= 0 ? 0 : send_failed(c, type, err);
+}
+
+int br_chan_send_briefs(struct br_chan *c, enum br_msg_type type, const struct br_brief *b,
+                        unsigned n, unsigned *sent, struct br_err *err)
+{
+    enum { AT_ONCE = 64 };
+    struct br_msg_header head[AT_ONCE];
+    struct iovec iov[AT_ONCE][2];
+    struct mmsghdr mm[AT_ONCE];
+    *sent = 0;
+    if (c->fd < 0)
         return br_err_set(err, BR_E_PEER_GONE, "'%s' has gone", c->peer);
-    return br_err_errno(err, BR_E_IO, "%s could not be sent to '%s'", br_msg_name(type), c->peer);
+    while (*sent < n) {
+        unsigned k = n - *sent < AT_ONCE ? n - *sent : AT_ONCE;
+        for (unsigned i = 0; i < k; i++) {
+            const struct br_brief *one = &b[*sent + i];
+            head[i] = (struct br_msg_header){.type = (uint16_t)type, .len = one->n, .id = one->id};
+            iov[i][0] = (struct iovec){.iov_base = &head[i], .iov_len = sizeof(head[i])};
+            iov[i][1] =
+                (struct iovec){.iov_base = (void *)(uintptr_t)one->payload, .iov_len = one->n};
+            mm[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = iov[i], .msg_iovlen = 2}};
+        }
+        int r = sendmmsg(c->fd, mm, k, MSG_NOSIGNAL);
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r < 0)
+            return send_failed(c, type, err);
+        *sent += (unsigned)r;
+    }
+    return 0;
 }
 
 int br_chan_send_bytes(struct br_chan *c, enum br_msg_type type, uint64_t id, const void *p,

@@ -78,6 +78,7 @@ struct br_chan {
     bool permitted[BR_CHAN_RULES_MAX];
     void *ctx;
     struct br_buf in_;
+    uint8_t *many_; /* for br_chan_drain() */
 };
 
 /* Take ownership of fd. The rules outlive the channel. */
@@ -93,6 +94,12 @@ void br_chan_forbid(struct br_chan *c, enum br_msg_type type);
  * violation; otherwise what the handler returned.
  */
 int br_chan_dispatch(struct br_chan *c, struct br_err *err);
+/*
+ * The same for up to `max` messages that are there, several with one call of the kernel; never
+ * waits. How many were handled; -BR_E_TIMEOUT if there was none. After a failure nothing more may
+ * be received: what came behind it is thrown away.
+ */
+int br_chan_drain(struct br_chan *c, unsigned max, struct br_err *err);
 /*
  * Look for a message for up to `us` microseconds without going to sleep; true if there is one, or
  * the end. For an answer that takes less than waking up does: an idle processor sleeps deeply, and
@@ -137,6 +144,15 @@ int br_chan_send_bytes(struct br_chan *c, enum br_msg_type type, uint64_t id, co
 /* The same for a payload of a u64 and n bytes, at most BR_MSG_MAX - 8. */
 int br_chan_send_fixed(struct br_chan *c, enum br_msg_type type, uint64_t first, const void *p,
                        size_t n, struct br_err *err);
+
+/* Several short messages of one type, with one call of the kernel where it takes them. *sent: how
+ * many went out, also when it fails as br_chan_send(). */
+struct br_brief {
+    uint64_t id;
+    uint8_t n, payload[119];
+};
+int br_chan_send_briefs(struct br_chan *c, enum br_msg_type type, const struct br_brief *b,
+                        unsigned n, unsigned *sent, struct br_err *err);
 
 /* A SEQPACKET pair, both ends close-on-exec; 0 or -1 and errno. */
 int br_chan_pair(int fds[2]);
