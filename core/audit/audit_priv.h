@@ -41,6 +41,7 @@ struct recorder {
     struct br_redact *redact;
     struct br_event_order *order;
     struct br_store_run run, committed;
+    uint64_t durable; /* rows that are on disk, and may be shown; at most those of `committed` */
     struct br_quick *quick;
     struct kept kept;
     uint8_t random[640]; /* for the ids of the next events */
@@ -56,6 +57,8 @@ int recorder_add_text(struct recorder *r, const char *type, const char *actor, c
                       size_t n, char event_id[BR_ID_MAX], struct br_err *err);
 /* Everything that was added is on disk, or none of it and the run goes on from the last commit. */
 int recorder_commit(struct recorder *r, struct br_err *err);
+/* The same without waiting for the disk: `durable` stays as it is. */
+int recorder_commit_later(struct recorder *r, struct br_err *err);
 /* Read what is on disk of r->committed's run, and go on from there. */
 int recorder_reload(struct recorder *r, struct br_err *err);
 
@@ -95,6 +98,12 @@ struct reply {
     char text[BR_ERR_TEXT_MAX];
 };
 
+/* What the session asked for and is not answered yet. */
+struct batch {
+    struct reply replies[AUDIT_BATCH_MAX];
+    unsigned n;
+};
+
 struct audit {
     struct br_loop *loop;
     struct br_chan sup, session, client, egress;
@@ -110,8 +119,10 @@ struct audit {
     struct recorder rec;
     struct text_stream streams[AUDIT_STREAMS_MAX];
     int text_timer;
-    struct reply replies[AUDIT_BATCH_MAX];
-    unsigned nreplies;
+    struct batch filling; /* taken, and committed unless a commit failed */
+    struct batch syncing; /* committed; the disk is waited for */
+    bool in_sync;         /* it is, in the background, up to sync_rows */
+    uint64_t sync_rows;
     struct br_err broken; /* the first failure; nothing is stored after it but the end */
     /* feed */
     uint64_t sent; /* rows that the client has */
@@ -138,10 +149,25 @@ bool feed_idle(const struct audit *a);
 int feed_send(struct audit *a, enum br_msg_type type, const struct br_out *o, struct br_err *err);
 void feed_end(struct audit *a, int code, const char *text);
 
+/* batch.c: what was taken from the session is committed, synced, shown and answered, while the next
+ * is taken already. */
+struct reply *batch_reply(struct audit *a, uint64_t id);
+/* Of one message: note a failure in its reply, and for everything that follows. */
+void batch_settle(struct audit *a, struct reply *rep, int r, const struct br_err *err);
+/* Take what waits at the session's channel and commit it; -BR_E_TIMEOUT if nothing did, or if no
+ * more may be taken now. */
+int batch_serve(struct audit *a, struct br_err *err);
+/* Wait until everything that was taken is on disk, shown and answered. */
+int batch_flush(struct audit *a, struct br_err *err);
+/* Nobody is there to be answered. */
+void batch_forget(struct audit *a);
+
 /* record.c */
 int record_start(struct audit *a, struct br_err *err);
-/* Take what waits on the session's channel, store it, answer. */
+/* Take what waits on the session's channel, store it, answer, until it is empty. */
 int record_serve(struct audit *a, struct br_err *err);
+/* Look for messages of the session, or leave them where they are. */
+void record_watch(struct audit *a, bool yes);
 int record_on_close(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err);
 /* The supervisor has gone, or a peer broke the protocol: close the record as failed. */
 void record_abandon(struct audit *a, int code, const char *note);

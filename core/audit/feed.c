@@ -40,7 +40,7 @@ void feed_init(struct audit *a)
 
 bool feed_idle(const struct audit *a)
 {
-    return a->client.fd < 0 || a->sent >= a->rec.committed.rows;
+    return a->client.fd < 0 || a->sent >= a->rec.durable;
 }
 
 /* Of one message: the socket's buffer takes several. */
@@ -71,7 +71,7 @@ static uint32_t length_at(const struct kept *k, size_t at)
 static int send_kept(struct audit *a, unsigned *n, struct br_err *err)
 {
     struct kept *k = &a->rec.kept;
-    uint64_t next = a->sent + 1, last = a->rec.committed.rows;
+    uint64_t next = a->sent + 1, last = a->rec.durable;
     size_t end = k->at;
     *n = 0;
     if (!k->count || k->first != next)

@@ -23,16 +23,17 @@
 #define SUPERVISION_FD 3
 enum { WITH_SESSION = 1, WITH_CLIENT = 2, WITH_EGRESS = 4 };
 
-/* What SQLite needs to keep a WAL database in its working directory, and reading /proc. No
- * sockets, no exec, no fork, nothing that changes identity. */
+/* What SQLite needs to keep a WAL database in its working directory, syncing it in the background,
+ * many messages in one call, and reading /proc. No sockets, no exec, no fork, nothing that changes
+ * identity. */
 static const int sqlite_calls[] = {
-    SYS_openat,     SYS_pread64,  SYS_pwrite64, SYS_fsync,      SYS_fdatasync, SYS_ftruncate,
-    SYS_unlinkat,   SYS_fchmod,   SYS_fchown,   SYS_fchdir,     SYS_getuid,    SYS_geteuid,
-    SYS_getgid,     SYS_getegid,  SYS_getcwd,   SYS_readlinkat, SYS_faccessat, SYS_fallocate,
-    SYS_recvmmsg,   SYS_sendmmsg, /* batches of the session */
-    SYS_sysinfo,    SYS_mlock,    SYS_munlock,
+    SYS_openat,     SYS_pread64,  SYS_pwrite64, SYS_fsync,      SYS_fdatasync,    SYS_ftruncate,
+    SYS_unlinkat,   SYS_fchmod,   SYS_fchown,   SYS_fchdir,     SYS_getuid,       SYS_geteuid,
+    SYS_getgid,     SYS_getegid,  SYS_getcwd,   SYS_readlinkat, SYS_faccessat,    SYS_fallocate,
+    SYS_recvmmsg,   SYS_sendmmsg, SYS_io_setup, SYS_io_submit,  SYS_io_getevents, SYS_io_destroy,
+    SYS_eventfd2,   SYS_sysinfo,  SYS_mlock,    SYS_munlock,
 #ifdef SYS_open
-    SYS_open,       SYS_stat,     SYS_lstat,    SYS_unlink,     SYS_access,    SYS_readlink,
+    SYS_open,       SYS_stat,     SYS_lstat,    SYS_unlink,     SYS_access,       SYS_readlink,
 #endif
 #ifdef SYS_faccessat2
     SYS_faccessat2,

@@ -1,8 +1,7 @@
 /*
- * Mode record. What waits on the session's channel is taken together, stored in one transaction,
- * and answered after the commit; then the client is shown it. The first failure of redaction,
- * schema or store is also the last thing that happens but for the end of the record: every later
- * message of the session is answered with the same failure.
+ * Mode record: how a record begins, what the session and the egress say, and how it ends. Batches
+ * of messages are the matter of batch.c. Nothing that a peer says is trusted; a peer that breaks
+ * the protocol ends the run.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -81,18 +80,11 @@ static int record_begin(struct audit *a, bool at_end, struct br_err *err)
     else
         br_store_rollback(a->rec.store);
     if (r == 0)
-        a->rec.run = a->rec.committed = run;
+        a->rec.run = a->rec.committed = run; /* and no event is on disk */
     return r;
 }
 
 /* ---- APPEND, TEXT ---- */
-
-static struct reply *new_reply(struct audit *a, uint64_t id)
-{
-    struct reply *rep = &a->replies[a->nreplies++];
-    *rep = (struct reply){.id = id};
-    return rep;
-}
 
 static int parse_data(const char *s, size_t n, json_t **data, struct br_err *err)
 {
@@ -135,21 +127,6 @@ static int append(struct audit *a, const char *type, const char *actor, const ch
     return r;
 }
 
-/* Note a failure: in the reply, and for everything that follows. */
-static void settle(struct audit *a, struct reply *rep, int r, const struct br_err *err)
-{
-    if (r < 0 && !a->broken.code) {
-        a->broken = *err;
-        if (!a->broken.code)
-            br_err_set(&a->broken, (enum br_code) - r, "an event was not stored");
-        br_log(BR_LOG_ERROR, "%s: %s", br_code_name(a->broken.code), a->broken.text);
-    }
-    if (r >= 0 && !a->broken.code)
-        return;
-    rep->code = (int)a->broken.code;
-    snprintf(rep->text, sizeof(rep->text), "%s", a->broken.text);
-}
-
 static int on_append(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct audit *a = ctx;
@@ -170,10 +147,10 @@ static int on_append(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     }
     if (r < 0 || br_rd_done(&m->rd) < 0)
         return br_err_set(err, BR_E_PEER_PROTOCOL, "an APPEND is malformed");
-    struct reply *rep = new_reply(a, m->id);
+    struct reply *rep = batch_reply(a, m->id);
     struct br_err why = a->broken;
     r = a->broken.code ? -(int)a->broken.code : append(a, type, actor, data, n, rep, &why);
-    settle(a, rep, r, &why);
+    batch_settle(a, rep, r, &why);
     return 0;
 }
 
@@ -189,12 +166,12 @@ static int on_text(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
     uint8_t final = br_rd_u8(&m->rd);
     if (r < 0 || br_rd_done(&m->rd) < 0 || final > 1 || !stream[0])
         return br_err_set(err, BR_E_PEER_PROTOCOL, "a TEXT is malformed");
-    struct reply *rep = new_reply(a, m->id);
+    struct reply *rep = batch_reply(a, m->id);
     struct br_err why = a->broken;
     r = a->broken.code ? -(int)a->broken.code : record_begin(a, false, &why);
     if (r == 0)
         r = text_feed(a, stream, kind, bytes.data, bytes.len, final == 1, rep, &why);
-    settle(a, rep, r, &why);
+    batch_settle(a, rep, r, &why);
     return 0;
 }
 
@@ -203,75 +180,15 @@ static const struct br_msg_rule session_rules[] = {
     {BR_MSG_TEXT, BR_PERMIT, 10, BR_MSG_MAX, 0, 1, on_text},
 };
 
-static int send_failure(struct audit *a, const struct reply *rep, struct br_err *err)
-{
-    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    br_buf_put_u32(&o.buf, (uint32_t)rep->code);
-    br_buf_put_str(&o.buf, rep->text);
-    return br_chan_send(&a->session, BR_MSG_APPEND_FAILED, rep->id, &o, err);
-}
-
-/* The payload of APPENDED. */
-static void put_reply(struct br_brief *b, const struct reply *rep)
-{
-    uint32_t n = (uint32_t)strlen(rep->event_id);
-    b->id = rep->id;
-    for (unsigned i = 0; i < 4; i++)
-        b->payload[i] = (uint8_t)(n >> 8 * i);
-    memcpy(b->payload + 4, rep->event_id, n);
-    for (unsigned i = 0; i < 8; i++)
-        b->payload[4 + n + i] = (uint8_t)(rep->row >> 8 * i);
-    b->n = (uint8_t)(n + 12);
-}
-_Static_assert(BR_ID_MAX + 12 <= sizeof((struct br_brief){.n = 0}.payload), "an id fits");
-
-/* In the order in which they were asked for: what was stored comes before the first failure. */
-static int send_replies(struct audit *a, struct br_err *err)
-{
-    struct br_brief brief[AUDIT_BATCH_MAX];
-    unsigned good = 0, sent;
-    while (good < a->nreplies && !a->replies[good].code) {
-        put_reply(&brief[good], &a->replies[good]);
-        good++;
-    }
-    int r = good ? br_chan_send_briefs(&a->session, BR_MSG_APPENDED, brief, good, &sent, err) : 0;
-    for (unsigned i = good; i < a->nreplies && r == 0; i++)
-        r = send_failure(a, &a->replies[i], err);
-    return r;
-}
-
-/* Commit the batch, show it, answer it. */
-static int finish_batch(struct audit *a, struct br_err *err)
-{
-    struct br_err why = {.code = BR_OK};
-    int r = recorder_commit(&a->rec, &why);
-    for (unsigned i = 0; i < a->nreplies && r < 0; i++)
-        settle(a, &a->replies[i], r, &why);
-    int sent = send_replies(a, err);
-    a->nreplies = 0;
-    if (sent == -BR_E_TIMEOUT)
-        return br_err_set(err, BR_E_PEER_PROTOCOL,
-                          "the session asks and does not read the answers");
-    /* otherwise it has gone, and its end of file is served next */
-    return feed_pump(a, err);
-}
-
-/* One batch; *more: the channel may hold another. */
-static int serve_batch(struct audit *a, bool *more, struct br_err *err)
-{
-    int r = br_chan_drain(&a->session, AUDIT_BATCH_MAX, err);
-    *more = r > 0;
-    int f = finish_batch(a, err);
-    return f < 0 ? f : r == -BR_E_TIMEOUT || r > 0 ? 0 : r;
-}
-
 int record_serve(struct audit *a, struct br_err *err)
 {
-    bool more = a->session.fd >= 0;
-    int r = 0;
-    for (unsigned n = 0; more && r == 0 && n < DRAIN_MAX / AUDIT_BATCH_MAX; n++)
-        r = serve_batch(a, &more, err);
-    return r;
+    int r = batch_flush(a, err);
+    for (unsigned n = 0; r == 0 && a->session.fd >= 0 && n < DRAIN_MAX / AUDIT_BATCH_MAX; n++) {
+        r = batch_serve(a, err);
+        int f = batch_flush(a, err);
+        r = f < 0 ? f : r;
+    }
+    return r == -BR_E_TIMEOUT ? 0 : r;
 }
 
 /* What egress has said is known before anything that came later. */
@@ -287,14 +204,27 @@ static int serve_egress(struct audit *a, struct br_err *err)
 static int on_session(void *ctx, int fd, short revents, struct br_err *err)
 {
     struct audit *a = ctx;
-    bool more;
     (void)fd;
     (void)revents;
     int r = serve_egress(a, err);
     if (r < 0)
         return r;
-    r = serve_batch(a, &more, err);
-    return r == -BR_E_PEER_GONE ? on_session_end(&a->session, r, a, err) : r;
+    r = batch_serve(a, err);
+    if (r == -BR_E_PEER_GONE) {
+        r = batch_flush(a, err);
+        return r < 0 ? r : on_session_end(&a->session, r, a, err);
+    }
+    return r == -BR_E_TIMEOUT ? 0 : r;
+}
+
+void record_watch(struct audit *a, bool yes)
+{
+    if (a->session.fd < 0)
+        return;
+    if (yes)
+        (void)br_loop_watch(a->loop, a->session.fd, POLLIN, on_session, a);
+    else
+        br_loop_unwatch(a->loop, a->session.fd);
 }
 
 /* It has ended, well or not: bridled will say how. */
@@ -492,7 +422,7 @@ void record_abandon(struct audit *a, int code, const char *note)
     snprintf(e.note, sizeof(e.note), "%s", note);
     if (code == -BR_E_PEER_GONE || code == -BR_E_PROGRAM_DIED)
         (void)record_serve(a, NULL);
-    a->nreplies = 0;
+    batch_forget(a);
     int r = finish(a, &e, &why);
     br_event_order_open(a->rec.order, &open); /* the session may have written its end already */
     if (r < 0)

@@ -119,10 +119,21 @@ int recorder_add(struct recorder *r, const char *type, const char *actor, const 
 
 int recorder_commit(struct recorder *r, struct br_err *err)
 {
+    int ret = recorder_commit_later(r, err);
+    if (ret == 0 && r->durable < r->committed.rows) {
+        ret = br_store_sync(r->store, err);
+        if (ret == 0)
+            r->durable = r->committed.rows;
+    }
+    return ret;
+}
+
+int recorder_commit_later(struct recorder *r, struct br_err *err)
+{
     if (!r->open)
         return 0;
     r->open = false;
-    int ret = br_store_commit(r->store, err);
+    int ret = br_store_commit_later(r->store, err);
     if (ret == 0) {
         r->committed = r->run;
         return 0;
@@ -161,5 +172,8 @@ int recorder_reload(struct recorder *r, struct br_err *err)
     br_event_order_free(&r->order);
     r->order = order;
     r->run = r->committed = run;
-    return 0;
+    ret = br_store_sync(r->store, err);
+    if (ret == 0)
+        r->durable = run.rows;
+    return ret;
 }

@@ -40,6 +40,7 @@ static const char *const sql[STMT_COUNT] = {
         6) " AND " HAS(7) " AND " HAS(8) " AND " HAS(9) " ORDER BY r.id DESC LIMIT 1",
     [STMT_READ] = "SELECT row, count, body, hash FROM events WHERE run = ?1 AND row <= ?2 ORDER BY "
                   "row DESC LIMIT 1",
+    [STMT_NEWEST] = "SELECT coalesce(max(row), 0) FROM events WHERE run = ?1",
     [STMT_END] = "SELECT events, hash FROM ends WHERE run = ?1",
 };
 
@@ -111,6 +112,12 @@ static int write_batch(struct br_store *s, struct br_err *err)
 }
 
 int br_store_commit(struct br_store *s, struct br_err *err)
+{
+    int r = br_store_commit_later(s, err);
+    return r == 0 ? br_store_sync(s, err) : r;
+}
+
+int br_store_commit_later(struct br_store *s, struct br_err *err)
 {
     int r = write_batch(s, err);
     if (r == 0)
@@ -306,6 +313,28 @@ int br_store_earlier_run(struct br_store *s, int64_t before, const struct br_sto
     return r;
 }
 
+/* Another process may have committed this row and not synced it yet: what is shown is on disk. */
+static int settle(struct br_store *s, int64_t run, uint64_t row, struct br_err *err)
+{
+    if (s->synced_run == run && row <= s->synced_row)
+        return 0;
+    sqlite3_stmt *st = statement(s, STMT_NEWEST);
+    if (!st)
+        return store_error(s, err, "could not be read");
+    sqlite3_bind_int64(st, 1, run);
+    int rc = sqlite3_step(st);
+    uint64_t newest = rc == SQLITE_ROW ? (uint64_t)sqlite3_column_int64(st, 0) : 0;
+    sqlite3_reset(st);
+    if (rc != SQLITE_ROW)
+        return store_error(s, err, "could not be read");
+    int r = br_store_sync(s, err);
+    if (r == 0) {
+        s->synced_run = run;
+        s->synced_row = newest;
+    }
+    return r;
+}
+
 /* The row of the table that holds event `row` becomes the cursor's. 1; 0: there is none. */
 static int load(struct br_store *s, int64_t run, uint64_t row, struct br_err *err)
 {
@@ -338,7 +367,10 @@ static int load(struct br_store *s, int64_t run, uint64_t row, struct br_err *er
         }
     }
     sqlite3_reset(st);
-    return r;
+    int settled = r == 1 ? settle(s, run, first, err) : 0;
+    if (settled < 0)
+        c->count = 0;
+    return settled < 0 ? settled : r;
 }
 
 /* The cursor's next event; false: the row has no more. */

@@ -41,6 +41,17 @@ struct br_store_run {
 int br_store_begin(struct br_store *s, struct br_err *err);
 int br_store_commit(struct br_store *s, struct br_err *err);
 void br_store_rollback(struct br_store *s);
+/* Committed, and on disk with the next sync. Until then it may be gone after a loss of power. */
+int br_store_commit_later(struct br_store *s, struct br_err *err);
+
+/* ---- syncing what was committed later ---- */
+int br_store_sync(struct br_store *s, struct br_err *err); /* waits */
+/* In the background: 1: br_store_sync_end() will tell, once br_store_sync_fd() is readable; 0: it
+ * is done already. One at a time; what is committed meanwhile needs another. */
+int br_store_sync_begin(struct br_store *s, struct br_err *err);
+int br_store_sync_fd(const struct br_store *s);
+/* 0, or the failure; -BR_E_TIMEOUT: not yet (never with `wait`). */
+int br_store_sync_end(struct br_store *s, bool wait, struct br_err *err);
 
 struct br_store_info {
     char run_id[BR_ID_MAX];

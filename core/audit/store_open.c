@@ -156,7 +156,7 @@ static int configure(struct br_store *s, struct br_err *err)
     return exec(s,
                 "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA foreign_keys=ON; "
                 "PRAGMA recursive_triggers=ON; PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0; "
-                "PRAGMA synchronous=FULL;",
+                "PRAGMA synchronous=NORMAL;",
                 err);
 }
 
@@ -301,6 +301,7 @@ int br_store_open(int dirfd, struct br_store **out, struct br_err *err)
     struct br_store *s = calloc(1, sizeof(*s));
     if (!s)
         return br_err_set(err, BR_E_STORE_FAILED, "no memory for the audit store");
+    s->log_fd = s->event_fd = -1;
     br_buf_init(&s->batch.body, STORE_BATCH_BYTES + BR_EVENT_MAX + 1);
     br_buf_init(&s->cursor.body, STORE_BATCH_BYTES + BR_EVENT_MAX + 1);
     r = open_database(s, err);
@@ -316,6 +317,7 @@ void br_store_close(struct br_store **s)
 {
     if (!*s)
         return;
+    store_sync_close(*s);
     br_buf_free(&(*s)->batch.body);
     br_buf_free(&(*s)->cursor.body);
     for (int i = 0; i < STMT_COUNT; i++)

@@ -19,6 +19,7 @@ enum store_statement {
     STMT_NEXT_UNENDED,
     STMT_EARLIER,
     STMT_READ,
+    STMT_NEWEST,
     STMT_END,
     STMT_COUNT,
 };
@@ -48,8 +49,14 @@ struct br_store {
     sqlite3_stmt *statements[STMT_COUNT];
     struct store_batch batch;   /* of the open transaction; count 0: none */
     struct store_cursor cursor; /* count 0: none */
+    int log_fd, event_fd;       /* store_sync.c; -1: not open yet */
+    uint64_t aio;
+    bool no_aio, syncing;
+    int64_t synced_run; /* of a reader: this run's rows are on disk up to synced_row */
+    uint64_t synced_row;
 };
 
+void store_sync_close(struct br_store *s);
 /* Fill err with what failed and what SQLite says about it. */
 int store_error(struct br_store *s, struct br_err *err, const char *what);
 

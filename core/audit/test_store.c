@@ -145,6 +145,38 @@ static void test_write_and_read(void **state)
     br_store_close(&s);
 }
 
+/* What was committed later is there for readers, who bring it to the disk; the end of a sync in the
+ * background is told once. */
+static void test_sync_in_the_background(void **state)
+{
+    struct place *p = *state;
+    struct br_store *s = opened(p->fd), *reader = opened(p->fd);
+    struct br_store_run run = new_run(s, "run_a");
+    unsigned background = 0;
+    for (unsigned i = 0; i < 20; i++) {
+        char body[64];
+        snprintf(body, sizeof(body), "{\"n\":%u}", i + 1);
+        assert_int_equal(br_store_begin(s, NULL), 0);
+        assert_int_equal(add_event(s, &run, body, NULL), 0);
+        assert_int_equal(br_store_commit_later(s, NULL), 0);
+        int r = br_store_sync_begin(s, NULL);
+        assert_true(r == 0 || r == 1);
+        background += (unsigned)r;
+        if (i % 2) /* the next is committed meanwhile */
+            assert_int_equal(read_all(reader, "run_a"), (int)i + 1);
+        if (r == 1)
+            assert_int_equal(br_store_sync_end(s, true, NULL), 0);
+        assert_int_equal(br_store_sync(s, NULL), 0);
+    }
+    assert_int_equal(background, 20);
+    assert_int_equal(read_all(reader, "run_a"), 20);
+    assert_int_equal(br_store_begin(s, NULL), 0);
+    assert_int_equal(br_store_commit_later(s, NULL), 0);
+    assert_int_equal(br_store_sync_begin(s, NULL), 1);
+    br_store_close(&s); /* with one under way */
+    br_store_close(&reader);
+}
+
 static void test_rolled_back_is_not_there(void **state)
 {
     struct place *p = *state;
@@ -715,6 +747,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(test_write_and_read),
+        T(test_sync_in_the_background),
         T(test_rolled_back_is_not_there),
         T(test_refused_by_the_store),
         T(test_events_of_one_row),
