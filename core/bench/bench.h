@@ -71,7 +71,7 @@ int bench_questions(struct bench_questions *q, struct br_err *err);
 int bench_provider(struct br_err *err);
 
 /* durable.c: the rows of durable events. */
-int bench_durable_alone(double *rate, struct br_err *err);
+int bench_durable(struct br_err *err);
 
 /* pi.c: the row of a harness. */
 int bench_pi(struct br_err *err);

@@ -130,13 +130,8 @@ static int measure_all(enum part part, struct br_err *err)
 {
     struct bench_launcher *l = NULL;
     int r = 0;
-    if (part == PART_SERVICE) {
-        double rate;
-        r = bench_durable_alone(&rate, err);
-        if (r == 0)
-            bench_row("durable events, alone", rate, "/s", NULL, 0, 40000, true);
-        return r;
-    }
+    if (part == PART_SERVICE)
+        return bench_durable(err);
     if (part != PART_PROVIDER)
         r = bench_launches(static_true, static_true_fd, bin_path, bench_dir, workspace, err);
     if (r == 0 && part != PART_LAUNCHES)

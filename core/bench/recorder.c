@@ -68,8 +68,8 @@ int bench_recorder_open(struct bench_recorder *r, const char *dir, const char *r
     int session[2], client[2];
     enum { WITH_SESSION = 1, WITH_CLIENT = 2 };
     *r = (struct bench_recorder){.session = -1, .client = -1, .sup = {.fd = -1}};
-    snprintf(store, sizeof(store), "%s/%s", dir, run_id);
-    if (mkdir(store, 0700) < 0 ||
+    snprintf(store, sizeof(store), "%s/store", dir);
+    if ((mkdir(store, 0700) < 0 && errno != EEXIST) ||
         (geteuid() == 0 && chown(store, BR_UID_AUDIT, BR_UID_AUDIT) < 0) ||
         br_chan_pair(session) < 0 || br_chan_pair(client) < 0)
         return br_err_errno(err, BR_E_IO, "no store could be made in '%s'", dir);
