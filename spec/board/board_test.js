@@ -254,6 +254,7 @@ test("ten thousand events: few elements, both ends in reach", async ({ page, moc
     s.say("tool.result", { callId: "c" + i, tool: "fs_read", ok: true, output: { content: `line ${i}\n`.repeat(10), bytes: 80 }, durationMs: 1 });
   }
   assert.ok(s.seq + s.own > 9998);
+  await page.send("Network.disable"); // which would tell of each message
   await open(page, mock, s);
   await page.until("document.querySelector('.feed').innerText.includes('src/file-2499.lua')");
   const drawn = () => page.eval("document.querySelectorAll('.feed > *').length");
@@ -505,6 +506,22 @@ test("a session is started, watched and canceled", async ({ page, mock }) => {
   await page.click("[data-do=confirm]");
   await page.until("document.querySelector('.meta').innerText.includes('canceled') && document.querySelector('.item.end')");
   await page.until("!document.querySelector('[data-do=cancel]')");
+});
+
+test("more sessions than a connection may make", async ({ page, mock }) => {
+  mock.sessionsMax = 1;
+  await page.go(mock.url);
+  await page.until("document.documentElement.dataset.link === 'ready'");
+  for (const goal of ["First", "Second"]) {
+    await page.key("c");
+    await page.until("document.querySelector('dialog.start')");
+    await page.eval("document.querySelector('dialog input').value = '/srv/work/a'; document.querySelector('dialog textarea').focus()");
+    await page.type(goal);
+    await page.click("dialog button.primary");
+    await page.until(`document.querySelector('#session-title')?.innerText === '${goal}' && !document.querySelector('dialog')`);
+  }
+  assert.equal(mock.requests.filter((r) => r.method === "initialize").length, 2);
+  assert.equal(mock.sessions.size, 2);
 });
 
 // One test, on a server and in a browser context of its own.

@@ -93,7 +93,7 @@ class Session {
 
 class Client {
   constructor(mock, socket, who) {
-    Object.assign(this, { mock, socket, who, follows: new Set(), watches: false, buffer: Buffer.alloc(0) });
+    Object.assign(this, { mock, socket, who, follows: new Set(), watches: false, made: 0, buffer: Buffer.alloc(0) });
     socket.on("data", (d) => this.data(d));
     socket.on("error", () => {});
     socket.on("close", () => mock.clients.delete(this));
@@ -182,6 +182,7 @@ const METHODS = {
   },
   "session/new"(c, p) {
     if (!p.workspace.startsWith("/srv/work")) throw { code: -32602, message: `'${p.workspace}' is not inside of '/srv/work'; no session was made` };
+    if (++c.made > c.mock.sessionsMax) throw { code: -32012, message: "this connection has made as many sessions as it may" };
     const s = c.mock.add({ status: "created", workspace: p.workspace, model: p.model });
     c.follows.add(s.row.sessionId);
     s.changed({});
@@ -217,7 +218,7 @@ function find(c, p) {
 
 class Mock {
   constructor(folder) {
-    Object.assign(this, { folder, sessions: new Map(), clients: new Set(), requests: [], urls: [], askSeconds: 120, liar: false, needsToken: false, onLoad: null, inject: "" });
+    Object.assign(this, { folder, sessions: new Map(), clients: new Set(), requests: [], urls: [], askSeconds: 120, sessionsMax: 32, liar: false, needsToken: false, onLoad: null, inject: "" });
     this.who = { name: "uid:1000", access: "operate" };
     this.server = http.createServer((q, r) => this.file(q, r));
     this.server.on("upgrade", (q, socket) => this.upgrade(q, socket));

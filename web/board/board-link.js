@@ -50,6 +50,16 @@ export class Link {
     };
   }
 
+  // A new connection in place of this one; true once it is ready.
+  again() {
+    this.stop();
+    return new Promise((done) => {
+      this.whenReady = done;
+      setTimeout(() => done(false), ANSWER_MS);
+      this.start();
+    });
+  }
+
   stop() {
     clearTimeout(this.timer);
     this.stopped = true;
@@ -73,6 +83,8 @@ export class Link {
       this.info = { ...r, skewMs: Date.parse(r.bridle.serverTime) - Date.now() || 0 };
       this.on.ready(this.info);
       this.on.state("ready");
+      if (this.whenReady) this.whenReady(true);
+      this.whenReady = null;
     } catch (e) {
       if (this.socket !== socket) return;
       if (e instanceof RpcError) this.refuse("The server refused the board: " + e.message);

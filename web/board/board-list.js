@@ -5,6 +5,7 @@
 const GUESS = 44;
 const MARGIN = 600; // pixels above and below that are drawn too
 const AT_END = 48;
+const HURRY_MS = 150;
 
 export class LongList {
   // scroller: the element that scrolls; box: the element in it that gets the entries; draw(item):
@@ -29,6 +30,7 @@ export class LongList {
 
   destroy() {
     this.observer.disconnect();
+    clearTimeout(this.pause);
     cancelAnimationFrame(this.frame);
     this.frame = -1;
   }
@@ -48,10 +50,17 @@ export class LongList {
     this.schedule();
   }
 
+  // Drawn with the next frame; while very much comes at once (`hurry`), a few times a second.
   schedule() {
-    if (this.frame === 0) this.frame = requestAnimationFrame(() => {
+    if (this.frame !== 0 || this.pause) return;
+    this.frame = requestAnimationFrame(() => {
       this.frame = 0;
       this.render();
+      if (!this.hurry || !this.hurry()) return;
+      this.pause = setTimeout(() => {
+        this.pause = 0;
+        this.schedule();
+      }, HURRY_MS);
     });
   }
 
@@ -160,7 +169,7 @@ export class LongList {
         d.element.remove();
         this.drawn.delete(item);
       }
-    this.tabStop();
+    this.tabStop(y);
   }
 
   // An entry drawn anew keeps the focus that was in it.
@@ -190,14 +199,16 @@ export class LongList {
 
   // ---- focus that moves ------------------------------------------------------------------------
 
-  tabStop() {
+  tabStop(y = this.scroller.scrollTop - this.box.offsetTop) {
     let stop = this.focused && this.drawn.get(this.focused);
     if (!stop) {
-      const y = this.scroller.scrollTop - this.box.offsetTop;
       const first = this.items[this.items.length ? this.at(Math.max(0, y)) : 0];
       stop = first && this.drawn.get(first);
     }
-    for (const d of this.drawn.values()) d.element.tabIndex = d === stop ? 0 : -1;
+    for (const d of this.drawn.values()) {
+      const want = d === stop ? 0 : -1;
+      if (d.element.tabIndex !== want) d.element.tabIndex = want;
+    }
   }
 
   index() {

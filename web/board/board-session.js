@@ -34,6 +34,7 @@ export class SessionView {
         this.gauges, this.tools),
       this.banner, el("div.stage", null, this.scroller, this.latest), this.dock);
     this.list = new LongList(this.scroller, this.box, (item) => this.draw(item));
+    this.list.hurry = () => this.app.loading(this.id);
     this.list.moved = (end) => { this.latest.hidden = end; };
     this.box.addEventListener("focusin", (e) => this.focused(e));
     this.box.addEventListener("keydown", (e) => this.key(e));

@@ -298,7 +298,7 @@ const HANDLERS = new Map(Object.entries({
     ask.note = d.note || "";
     ask.resolvedAt = e.at;
     if (ask.call) s.touch(ask.call);
-    s.phase = ask.call && s.openAsks().length === 0 ? "running " + ask.call.tool : "waiting for an answer";
+    s.phase = s.openAsks().length ? "waiting for an answer" : ask.call && d.decision === "allow" ? "running " + ask.call.tool : "";
     s.changed(null, false);
   },
   "bridle.answered"(s, d) {

@@ -163,6 +163,7 @@ function verdict(call) {
   const o = call.output, ms = Number.isFinite(call.ms) ? duration(call.ms) : "";
   if (!call.done) {
     if (call.asks.some((a) => a.state === "open")) return chip("ask", "waits for an answer", "ask");
+    if (call.asks.some((a) => a.state === "deny")) return chip("deny", "did not run", "deny");
     const p = call.progress;
     return chip("live", p ? bytes((p.stdoutBytes || 0) + (p.stderrBytes || 0)) + ", " + duration(p.elapsedMs || 0) : "running");
   }

@@ -11,7 +11,7 @@ import { el, icon, plural, put, visible } from "./board-text.js";
 
 const ACCESS = { observe: 1, answer: 2, operate: 3 };
 const ENDED = new Set(["completed", "failed", "canceled", "interrupted", "budget_exceeded"]);
-const NOTHING = -32021, GONE = -32020, FORBIDDEN = -32030;
+const NOTHING = -32021, GONE = -32020, FORBIDDEN = -32030, LIMIT = -32012;
 
 const store = {
   get(key) {
@@ -354,7 +354,7 @@ class Board {
       const params = { workspace: what.workspace };
       if (what.taskId) params.taskId = what.taskId;
       if (what.model) params.model = what.model;
-      id = (await this.request("session/new", params)).sessionId;
+      id = await this.make(params);
     } catch (e) {
       return "The session was not made: " + e.message;
     }
@@ -373,6 +373,16 @@ class Board {
         (e) => this.say("It ends when this page is closed: " + e.message, "bad"));
     location.hash = "#/s/" + encodeURIComponent(id);
     return null;
+  }
+
+  // A connection makes so many sessions and no more; another one may, unless this one has to stay.
+  async make(params) {
+    try {
+      return (await this.request("session/new", params)).sessionId;
+    } catch (e) {
+      if (e.code !== LIMIT || this.wouldEnd().length || !(await this.link.again())) throw e;
+      return (await this.request("session/new", params)).sessionId;
+    }
   }
 
   // Sessions that closing this page would end.
