@@ -303,8 +303,9 @@ static void board(void **state)
     assert_string_equal(gate_field(c, "Content-Type"), "text/html; charset=utf-8");
     assert_string_equal(gate_field(c, "Content-Security-Policy"),
                         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src "
-                        "'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'; "
-                        "frame-ancestors 'none'");
+                        "'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "
+                        "frame-ancestors 'none'; require-trusted-types-for 'script'; "
+                        "trusted-types 'none'");
     assert_string_equal(gate_field(c, "Cache-Control"), "no-store");
     assert_string_equal(gate_field(c, "Cross-Origin-Opener-Policy"), "same-origin");
     assert_string_equal(gate_field(c, "Cross-Origin-Resource-Policy"), "same-origin");
