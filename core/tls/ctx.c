@@ -217,8 +217,13 @@ int tls_expect(SSL *ssl, const char *host, struct br_err *err)
         return 0; /* an address is no name for SNI (RFC 6066) */
     }
     ERR_clear_error();
-    if (!*host || X509_VERIFY_PARAM_set1_host(param, host, 0) != 1 ||
-        SSL_set_tlsext_host_name(ssl, host) != 1)
+    char name[TLS_HOST_MAX];
+    size_t n = strlen(host);
+    if (n > 1 && host[n - 1] == '.')
+        n--; /* the root: neither SNI nor a certificate writes it */
+    snprintf(name, sizeof(name), "%.*s", (int)n, host);
+    if (!*name || X509_VERIFY_PARAM_set1_host(param, name, 0) != 1 ||
+        SSL_set_tlsext_host_name(ssl, name) != 1)
         return failed(err, "the server's name cannot be one of a certificate");
     return 0;
 }

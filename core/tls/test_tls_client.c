@@ -101,7 +101,8 @@ static void test_names_of_servers(void **state)
     (void)state;
     struct tls_rig s;
     const struct tls_rig_options trust = {.authorities = authority.pem};
-    static const char *const good[] = {"a.example", "A.EXAMPLE", "x.b.example", "127.0.0.1", "::1"};
+    static const char *const good[] = {"a.example",  "A.EXAMPLE", "x.b.example",
+                                       "a.example.", "127.0.0.1", "::1"};
     static const char *const bad[] = {"b.example",  "x.y.b.example", "a.example.org", "127.0.0.2",
                                       "cn.example", "xc.example",    "localhost",     "::2"};
     serve(&s, &server);

@@ -105,45 +105,55 @@ const char *strict_until(struct strict *c, const char *what)
     return text;
 }
 
-void strict_open(struct strict *c, const char *socket_path, bool extended)
+int strict_upgrade(struct strict *c, int fd, const char *bearer)
 {
-    struct sockaddr_un sa = {.sun_family = AF_UNIX};
     BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(4096);
     struct br_http_head head;
     char key[25], got[4096];
     struct br_err err = {.code = BR_OK};
     size_t n = 0;
     int r = 0;
-    *c = (struct strict){.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0),
-                         .limits = {.message_bytes = 2u << 20, .fragments = 1024}};
+    *c = (struct strict){.fd = fd, .limits = {.message_bytes = 2u << 20, .fragments = 1024}};
     br_buf_init(&c->seen, 64u << 20);
     br_ws_reader_init(&c->reader, &c->limits);
-    snprintf(sa.sun_path, sizeof(sa.sun_path), "%s", socket_path);
-    for (int i = 0;
-         i < PATIENCE_MS / 20 && (r = connect(c->fd, (struct sockaddr *)&sa, sizeof(sa))) < 0; i++)
-        usleep(20000);
-    if (r < 0)
-        fail_msg("%s: %s", socket_path, strerror(errno));
-    br_ws_put_request(&b, "localhost", "/acp", "harness.acp.1", "", "", key);
-    assert_int_equal(send(c->fd, b.data, b.len, MSG_NOSIGNAL), b.len);
-    r = 0;
+    br_ws_put_request(&b, "localhost", "/acp", "harness.acp.1", bearer, "", key);
+    (void)send(c->fd, b.data, b.len, MSG_NOSIGNAL);
     while (r == 0 && n < sizeof(got)) { /* the server says nothing behind it before it is asked */
         struct pollfd p = {.fd = c->fd, .events = POLLIN};
         assert_true(poll(&p, 1, PATIENCE_MS) > 0);
         ssize_t k = read(c->fd, got + n, sizeof(got) - n);
         if (k <= 0)
-            fail_msg("the connection ended in the handshake");
+            return -BR_E_PEER_GONE;
         n += (size_t)k;
         r = br_http_response(got, n, &head, &err);
     }
-    if (r <= 0 || br_ws_check_accept(&head, key, "harness.acp.1", &err) < 0)
-        fail_msg("no upgrade: %s", err.text);
+    return r < 0 ? r : br_ws_check_accept(&head, key, "harness.acp.1", &err);
+}
+
+void strict_initialize(struct strict *c, bool extended)
+{
     strict_say(c,
                "{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{"
                "\"protocolVersion\":\"harness/acp/1\",\"clientName\":\"test\",\"capabilities\":{"
                "\"streaming\":true,\"permissioning\":true%s}}}",
                extended ? ",\"sessions\":true,\"extensions\":[\"bridle/1\"]" : "");
     strict_until(c, "\"protocolVersion\"");
+}
+
+void strict_open(struct strict *c, const char *socket_path, bool extended)
+{
+    struct sockaddr_un sa = {.sun_family = AF_UNIX};
+    int r = 0, fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    snprintf(sa.sun_path, sizeof(sa.sun_path), "%s", socket_path);
+    for (int i = 0;
+         i < PATIENCE_MS / 20 && (r = connect(fd, (struct sockaddr *)&sa, sizeof(sa))) < 0; i++)
+        usleep(20000);
+    if (r < 0)
+        fail_msg("%s: %s", socket_path, strerror(errno));
+    r = strict_upgrade(c, fd, "");
+    if (r < 0)
+        fail_msg("no upgrade: %s", br_code_name(-r));
+    strict_initialize(c, extended);
 }
 
 void strict_close(struct strict *c)

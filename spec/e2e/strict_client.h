@@ -34,6 +34,10 @@ struct strict {
 
 /* Connect, upgrade and initialize; `extended`: with the extension. */
 void strict_open(struct strict *c, const char *socket, bool extended);
+/* The same in two steps, on a connection of the caller's, which is taken. `bearer` may be "". 0, or
+ * a negative code as of br_ws_check_accept(); -BR_E_PEER_GONE: it ended without an answer. */
+int strict_upgrade(struct strict *c, int fd, const char *bearer);
+void strict_initialize(struct strict *c, bool extended);
 void strict_close(struct strict *c);
 void strict_say(struct strict *c, const char *fmt, ...) BR_PRINTF(2, 3);
 /* The next message; NULL: the connection has ended. */
