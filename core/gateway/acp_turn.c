@@ -30,6 +30,7 @@ struct acp_turn {
     struct acp_ask *asks;
     json_t *calls; /* callId -> data of tool.call, until its result */
     size_t ncalls; /* bytes of their events */
+    bool forgot;   /* a call was too large to be remembered */
     struct acp_account account;
 };
 
@@ -91,9 +92,10 @@ static void ask(struct acp_turn *t, const json_t *data)
                *how = json_string_value(json_object_get(data, "scope"));
     if (!permission || strlen(permission) >= BR_NAME_MAX)
         return;
+    const json_t *asked = json_object_get(t->calls, call ? call : "");
     struct acp_ask *k = calloc(1, sizeof(*k));
-    json_t *params =
-        k ? acp_map_ask(&scope, data, json_object_get(t->calls, call ? call : "")) : NULL;
+    /* nobody allows what they are not shown whole */
+    json_t *params = k && (asked || !t->forgot) ? acp_map_ask(&scope, data, asked) : NULL;
     json_t *m =
         params ? json_pack("{s:s, s:I, s:s, s:o}", "jsonrpc", "2.0", "id", (json_int_t)a->requests,
                            "method", "session/request_permission", "params", params)
@@ -164,6 +166,8 @@ static void remember(struct acp_turn *t, const struct gw_event *e, json_t *data)
             t->ncalls = 0;
     } else if (t->ncalls + e->n <= ACP_CALLS_MAX && json_object_set(t->calls, call, data) == 0) {
         t->ncalls += e->n;
+    } else {
+        t->forgot = true;
     }
 }
 

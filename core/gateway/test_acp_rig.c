@@ -290,6 +290,8 @@ void rig_replay(int code)
     const struct gw_reader *r = reading.r;
     assert_non_null(r);
     if (code == 0 && !reading.run[0]) {
+        for (unsigned i = 0; i < rig.more_rows; i++)
+            r->row(reading.ctx, &(struct gw_run_row){.run_id = "run_c", .workspace = "/w/c"});
         r->row(reading.ctx, &(struct gw_run_row){.run_id = "run_b",
                                                  .status = "completed",
                                                  .workspace = "/w/b",
@@ -446,7 +448,7 @@ struct gw_session *rig_run(void)
 
 void rig_event(struct gw_session *s, const char *type, const char *data)
 {
-    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(1024 * 1024);
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(8 * 1024 * 1024);
     char *text = strdup(data);
     quotes(text);
     br_buf_printf(&b, "{\"v\":1,\"type\":\"%s\",\"eventId\":\"e\",\"data\":%s}", type, text);

@@ -34,7 +34,7 @@ struct conn {
 struct rig {
     struct conn c;
     struct br_service settings;
-    struct gw_session sessions[64];
+    struct gw_session sessions[300];
     unsigned nsessions;
     struct rig_answer answers[16];
     unsigned nanswers;
@@ -42,7 +42,7 @@ struct rig {
     bool hold;        /* session_create() answers later: rig_created() */
     bool hold_replay; /* the store too: rig_replay() */
     bool draining, too_often;
-    unsigned replays, reads;
+    unsigned replays, reads, more_rows;
 };
 extern struct rig rig;
 
