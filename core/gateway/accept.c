@@ -64,6 +64,7 @@ static bool came_by_unix(int fd, struct came *w)
         return false;
     w->unix_socket = w->local = true;
     key_of_uid(w, cred.uid);
+    w->has_uid = cred.uid != DIAG_UID_OVERFLOW;
     return true;
 }
 
@@ -134,9 +135,9 @@ void conn_adopt(struct gateway *g, unsigned listener, int fd, const char *addres
     const struct br_listener *l = &gw_settings(g)->listeners[listener];
     struct came w = {.has_uid = false};
     const char *why = "its peer has gone";
-    bool known = l->kind == BR_LISTENER_UNIX ? came_by_unix(fd, &w)
-                 : address                   ? came_by_tls(address, l->loopback, &w)
-                                             : came_by_tcp(g, fd, &w);
+    bool known = address                       ? came_by_tls(address, l->loopback, &w)
+                 : l->kind == BR_LISTENER_UNIX ? came_by_unix(fd, &w)
+                                               : came_by_tcp(g, fd, &w);
     struct peer *peer = known ? admit(g, &w, &why) : NULL;
     struct conn *c = peer ? conn_begin(g, fd, peer) : NULL;
     if (!c) {
@@ -169,7 +170,9 @@ const char *conn_peer(const struct conn *c, char dst[64])
     char text[INET6_ADDRSTRLEN] = "?";
     uint8_t v6[16] = {0};
     if (k->kind == 'u') {
-        snprintf(dst, 64, "uid:%u", (unsigned)c->uid);
+        uid_t uid;
+        memcpy(&uid, k->bytes, sizeof(uid));
+        snprintf(dst, 64, "uid:%u", (unsigned)uid);
     } else if (k->bytes[15] == AF_INET) {
         snprintf(dst, 64, "%s", inet_ntop(AF_INET, k->bytes, text, sizeof(text)));
     } else {

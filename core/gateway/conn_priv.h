@@ -112,6 +112,8 @@ bool peer_rate_left(uint64_t at, uint64_t now, uint64_t every_us, uint64_t burst
 
 /* ---- diag.c: whose is the other end of a loopback connection? ---- */
 
+/* Somebody who has no uid in this user namespace, and therefore nobody. */
+#define DIAG_UID_OVERFLOW 65534u
 /* A socket to ask the kernel with; opened before the role is entered. -1 and errno. */
 int diag_open(void);
 /*

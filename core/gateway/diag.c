@@ -28,7 +28,6 @@
 
 #define STATE_ESTABLISHED 1u /* of the kernel's enum, which is not in <linux/tcp.h> */
 #define DIAG_WAIT_MS 1000    /* the kernel answers before sendto() returns */
-#define UID_OVERFLOW 65534u  /* somebody who has no uid in this user namespace */
 
 struct ends {
     uint8_t family;
@@ -134,7 +133,7 @@ static bool same_address(uint8_t family, const __be32 found[4], const struct in6
 static bool is_what_was_asked(const struct inet_diag_msg *m, const struct ends *e)
 {
     return m->idiag_state == STATE_ESTABLISHED && m->id.idiag_sport == e->peer_port &&
-           m->id.idiag_dport == e->port && m->idiag_uid != UID_OVERFLOW &&
+           m->id.idiag_dport == e->port && m->idiag_uid != DIAG_UID_OVERFLOW &&
            same_address(m->idiag_family, m->id.idiag_src, &e->peer, e->family) &&
            same_address(m->idiag_family, m->id.idiag_dst, &e->address, e->family);
 }

@@ -65,7 +65,7 @@ static void own_uid(void **state)
 }
 
 /* As another user, with a process of its own; the status. */
-static unsigned stranger(const struct gate_rig *r, enum gate_way way, const char *fields)
+static unsigned user(const struct gate_rig *r, uid_t uid, enum gate_way way, const char *fields)
 {
     struct sockaddr_un un = {.sun_family = AF_UNIX};
     struct sockaddr_in in = {.sin_family = AF_INET,
@@ -76,7 +76,7 @@ static unsigned stranger(const struct gate_rig *r, enum gate_way way, const char
     if (pid == 0) {
         char text[2048];
         unsigned answer = 0;
-        if (setresgid(STRANGER, STRANGER, STRANGER) || setresuid(STRANGER, STRANGER, STRANGER))
+        if (setresgid(uid, uid, uid) || setresuid(uid, uid, uid))
             _exit(1);
         int fd = socket(way == GATE_UNIX ? AF_UNIX : AF_INET, SOCK_STREAM, 0);
         snprintf(un.sun_path, sizeof(un.sun_path), "%s", r->socket);
@@ -93,6 +93,13 @@ static unsigned stranger(const struct gate_rig *r, enum gate_way way, const char
     }
     assert_true(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
     return (unsigned)WEXITSTATUS(status);
+}
+
+/* The uid that stands for all that have none here is no user, whoever lists it. */
+static void with_nobody(struct br_service *s)
+{
+    s->nuids = 1;
+    s->uids[0] = 65534;
 }
 
 static void with_stranger(struct br_service *s)
@@ -115,19 +122,25 @@ static void other_uids(void **state)
     struct gate_rig r;
     const struct gate_options without = {.settings = without_stranger};
     const struct gate_options with = {.settings = with_stranger};
+    const struct gate_options nobody = {.settings = with_nobody};
     const enum gate_way ways[] = {GATE_TCP, GATE_ANY, GATE_UNIX};
     (void)state;
     for (size_t i = 0; geteuid() == 0 && i < BR_ARRAY_LEN(ways); i++) {
         gate_start(&r, &without);
         assert_true(chmod(r.dir, 0755) == 0 && chmod(r.socket, 0666) == 0);
-        assert_int_equal(stranger(&r, ways[i], ""), 41);
-        assert_int_equal(stranger(&r, ways[i], BEARER(GATE_TOKEN_OBSERVE)), 20);
+        assert_int_equal(user(&r, STRANGER, ways[i], ""), 41);
+        assert_int_equal(user(&r, STRANGER, ways[i], BEARER(GATE_TOKEN_OBSERVE)), 20);
         assert_int_equal(who(&r, ways[i], ""), 200); /* root, meanwhile */
         gate_stop(&r);
         gate_start(&r, &with);
         assert_true(chmod(r.dir, 0755) == 0 && chmod(r.socket, 0666) == 0);
-        assert_int_equal(stranger(&r, ways[i], ""), 20);
-        assert_int_equal(stranger(&r, ways[i], BEARER("wrong")), 41);
+        assert_int_equal(user(&r, STRANGER, ways[i], ""), 20);
+        assert_int_equal(user(&r, STRANGER, ways[i], BEARER("wrong")), 41);
+        gate_stop(&r);
+        gate_start(&r, &nobody);
+        assert_true(chmod(r.dir, 0755) == 0 && chmod(r.socket, 0666) == 0);
+        assert_int_equal(user(&r, 65534, ways[i], ""), 41);
+        assert_int_equal(user(&r, 65534, ways[i], BEARER(GATE_TOKEN_OBSERVE)), 20);
         gate_stop(&r);
     }
 }

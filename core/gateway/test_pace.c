@@ -389,6 +389,72 @@ static void end_each_other(void **state)
     inside_stop();
 }
 
+/* ---- cookies and failures, in time ---- */
+
+/* A request on a connection of its own; the status, and the answer in `in`. */
+static unsigned request(const char *text, char in[4096])
+{
+    unsigned status = 0;
+    int fd;
+    (void)inside_conn(&fd);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    inside_turn();
+    ssize_t n = read(fd, in, 4095);
+    assert_true(n > 0);
+    in[n] = 0;
+    assert_int_equal(sscanf(in, "HTTP/1.1 %u", &status), 1);
+    br_close(&fd);
+    inside_turn();
+    return status;
+}
+
+static void login_time(void **state)
+{
+    static const char login[] = "POST /login HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\n"
+                                "\r\n";
+    char in[4096], who[512];
+    struct br_sha256 sha;
+    (void)state;
+    start();
+    inside.auth.bridled = 1; /* the connection's uid alone is nobody */
+    inside.auth.ntokens = 1;
+    inside.auth.tokens[0] = (struct br_token){.name = "t", .access = BR_ACCESS_ANSWER};
+    br_sha256_init(&sha);
+    br_sha256_put(&sha, "good", 4);
+    br_sha256_end(&sha, inside.auth.tokens[0].sha256);
+    assert_int_equal(request(login, in), 200);
+    char *cookie = strstr(in, "bridle=");
+    assert_non_null(cookie);
+    snprintf(who, sizeof(who), "GET /whoami HTTP/1.1\r\nHost: x\r\nCookie: %.*s\r\n\r\n",
+             (int)strcspn(cookie, ";"), cookie);
+    inside_pass(AUTH_COOKIE_US / 1000000 - 1);
+    assert_int_equal(request(who, in), 200);
+    assert_non_null(strstr(in, "token:t"));
+    inside_pass(1);
+    assert_int_equal(request(who, in), 401);
+    inside_stop();
+}
+
+static void failures_time(void **state)
+{
+    static const char bad[] =
+        "GET /whoami HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer bad\r\n\r\n";
+    char in[4096];
+    (void)state;
+    start();
+    for (unsigned i = 0; i < AUTH_FAILURES_BURST; i++)
+        assert_int_equal(request(bad, in), 401);
+    for (unsigned i = 0; i < 5; i++) { /* what is not compared does not count */
+        assert_int_equal(request(bad, in), 429);
+        inside_pass(1);
+    }
+    assert_int_equal(request(bad, in), 429);
+    inside_pass(1);
+    assert_int_equal(request(bad, in), 401);
+    assert_int_equal(request(bad, in), 429);
+    inside_stop();
+}
+
 /* ---- timers ---- */
 
 #define TIMERS 500u
@@ -492,7 +558,8 @@ int main(void)
         cmocka_unit_test(stuck),          cmocka_unit_test(queue_limit),
         cmocka_unit_test(held_limit),     cmocka_unit_test(end_inside),
         cmocka_unit_test(answered_close), cmocka_unit_test(end_each_other),
-        cmocka_unit_test(many_timers),    cmocka_unit_test(peers_bounded),
+        cmocka_unit_test(many_timers),    cmocka_unit_test(login_time),
+        cmocka_unit_test(failures_time),  cmocka_unit_test(peers_bounded),
         cmocka_unit_test(rates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
