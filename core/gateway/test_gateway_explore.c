@@ -77,6 +77,18 @@ static const char *const names[ACTIONS] = {"owner allows A",
 enum { A, B, ASKS };
 enum { OWNER, SECOND, FOREIGN, CLIENTS };
 
+/* What is left out, to see that it would be found. */
+enum weakness {
+    NONE,
+    EFFECT_WITHOUT_A_GRANT,
+    RESOLVED_TWICE,
+    FORGOTTEN_AT_CANCEL,
+    STRANGER_LET_IN,
+    WEAKNESSES
+};
+static enum weakness weak;
+static unsigned found; /* what was found of a weak one */
+
 /* Everything that is played. */
 struct play {
     struct gateway *g;
@@ -173,10 +185,12 @@ static void do_effect(struct play *p, unsigned k)
     static const uint8_t here[BR_ENVIRONMENT_BYTES] = "here";
     static const char *const calls[] = {"a", "b"};
     struct br_grant_ref ref;
+    if (weak == EFFECT_WITHOUT_A_GRANT)
+        p->effects[k]++;
     /* tried for every question, answered or not: the ledger is what stops it */
-    if (br_ledger_mint(p->r->ledger, BR_EFFECT_ASK, p->id[k], here, calls[k], "fs.write", "a", 1,
-                       &ref, NULL) == 0 &&
-        br_ledger_redeem(p->r->ledger, &ref, calls[k], "fs.write", "a", 1, NULL) == 0)
+    else if (br_ledger_mint(p->r->ledger, BR_EFFECT_ASK, p->id[k], here, calls[k], "fs.write", "a",
+                            1, &ref, NULL) == 0 &&
+             br_ledger_redeem(p->r->ledger, &ref, calls[k], "fs.write", "a", 1, NULL) == 0)
         p->effects[k]++;
 }
 
@@ -196,7 +210,7 @@ static void session_wakes(struct play *p)
         end_run(p, BR_E_STORE_FAILED);
         return;
     }
-    if (p->stop)
+    if (p->stop && weak != FORGOTTEN_AT_CANCEL)
         end_open(p, BR_ASK_CANCELED);
     for (unsigned k = 0; k < ASKS; k++) {
         enum br_ask_end how = ask_state(p, k);
@@ -204,6 +218,8 @@ static void session_wakes(struct play *p)
             all = false;
         } else if (!p->recorded[k]) {
             store_resolved(p, k, how);
+            if (weak == RESOLVED_TWICE)
+                store_resolved(p, k, how);
             if (!p->stop)
                 do_effect(p, k);
             store(p, "tool.result", "{}");
@@ -364,6 +380,8 @@ static void begin(struct play *p)
     p->r = created(p->g, p->c[OWNER]);
     p->r->answered = on_ledger;
     world_say(p->g, p->c[SECOND], REQ("9", "session/load", "\"sessionId\":\"%s\""), p->r->id);
+    if (weak == STRANGER_LET_IN)
+        world_say(p->g, p->c[FOREIGN], REQ("9", "session/load", "\"sessionId\":\"%s\""), p->r->id);
     prompt(p->g, p->c[OWNER], p->r->id);
     world_ask(p->g, p->r, "a", true, p->id[A]);
     world_ask(p->g, p->r, "b", false, p->id[B]);
@@ -402,6 +420,10 @@ static void key_of(struct play *p, char key[256])
 static void fail_at(const struct play *p, const unsigned char *path, unsigned n, const char *what)
 {
     (void)p;
+    if (weak) {
+        found++;
+        return;
+    }
     fprintf(stderr, "%s, after:\n", what);
     for (unsigned i = 0; i < n; i++)
         fprintf(stderr, "  %s\n", names[path[i]]);
@@ -417,10 +439,11 @@ static void fail_at(const struct play *p, const unsigned char *path, unsigned n,
 static void finish(struct play *p, const unsigned char *path, unsigned n)
 {
     bool moved = true;
-    while (moved) { /* everything arrives, and time passes if nothing else does */
+    for (unsigned turns = 0; moved && turns < 100;
+         turns++) { /* everything arrives, and time passes if nothing else does */
         moved = false;
         for (unsigned a = ARRIVES; a <= SESSION_WAKES; a++)
-            while (enabled(p, (enum action)a)) {
+            for (unsigned i = 0; i < 100 && enabled(p, (enum action)a); i++) {
                 act(p, (enum action)a);
                 hear(p);
                 moved = true;
@@ -508,17 +531,25 @@ static void play(struct play *p, const struct state *s)
     }
 }
 
-static void test_every_order(void **state)
+struct explored {
+    size_t states, histories;
+};
+
+static void drop(struct play *p)
 {
-    const char *bound = getenv("BRIDLE_EXPLORE");
-    unsigned depth = bound ? (unsigned)atoi(bound) : DEPTH;
+    p->g->manual = false;
+    (void)world_free(&p->g);
+}
+
+static struct explored explore(unsigned depth)
+{
     struct state *states = calloc(STATES_MAX, sizeof(*states));
-    size_t first = 0, count = 1, histories = 0;
-    (void)state;
+    size_t count = 1, histories = 0;
+    nseen = 0;
     seen = calloc(STATES_MAX, sizeof(*seen));
     table = calloc(TABLE, sizeof(*table));
     assert_true(states && seen && table && depth < DEPTH_MAX);
-    for (; first < count; first++) {
+    for (size_t first = 0; first < count; first++) {
         struct state s = states[first];
         struct play p;
         bool may[ACTIONS];
@@ -534,21 +565,42 @@ static void test_every_order(void **state)
             struct state next = s;
             next.path[next.n++] = (unsigned char)a;
             play(&p, &next);
-            key_of(&p, key);
-            bool fresh = is_new(key);
-            finish(&p, next.path, next.n);
             histories++;
-            if (!fresh)
-                continue;
-            assert_true(count < STATES_MAX);
-            states[count++] = next;
+            key_of(&p, key);
+            if (is_new(key)) {
+                assert_true(count < STATES_MAX);
+                states[count++] = next;
+            }
+            drop(&p);
         }
     }
-    print_message("%zu states, %zu histories of up to %u steps\n", count, histories, depth);
-    assert_true(count > 300);
     free(states);
     free(seen);
     free(table);
+    return (struct explored){count, histories};
+}
+
+static void test_every_order(void **state)
+{
+    const char *bound = getenv("BRIDLE_EXPLORE");
+    unsigned depth = bound ? (unsigned)atoi(bound) : DEPTH;
+    (void)state;
+    struct explored e = explore(depth);
+    print_message("%zu states, %zu histories of up to %u steps\n", e.states, e.histories, depth);
+    assert_true(e.states > 300);
+}
+
+/* The same with something left out: it is found. */
+static void test_controls(void **state)
+{
+    (void)state;
+    for (weak = NONE + 1; weak < WEAKNESSES; weak++) {
+        found = 0;
+        (void)explore(2);
+        if (!found)
+            fail_msg("weakness %d was not found", (int)weak);
+    }
+    weak = NONE;
 }
 
 /* Longer ones than can all be gone through: some of them, the same each time. */
@@ -609,6 +661,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_order),
+        cmocka_unit_test(test_controls),
         cmocka_unit_test(test_long_orders),
         cmocka_unit_test(test_restart),
     };

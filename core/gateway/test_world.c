@@ -799,6 +799,8 @@ bool world_free(struct gateway **slot)
         clean &= !timers[i];
     for (unsigned i = 0; i < CHANS; i++)
         clean &= !chans[i].c;
+    memset(timers, 0, sizeof(timers));
+    memset(chans, 0, sizeof(chans));
     free(g->sessions);
     free(g->replays);
     br_chan_close(&g->up);
