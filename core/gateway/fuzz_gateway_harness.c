@@ -1,0 +1,186 @@
+/*
+ * Two clients of harness/acp/1 that say anything, while their runs go on: each line of the input is
+ * a message of the first (1...) or of the second (2..., with the extension), or something that
+ * happens (@.). "$P" in a message is the last question. Everything that is sent is one JSON object;
+ * the first client's events come without a gap and not behind their end; a question has one
+ * outcome; and when all have gone, nothing is left.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gateway/test_world.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define LINES_MAX 200u
+
+static struct gateway *g;
+static struct conn *c[2];
+static char permission[BR_ID_MAX];
+static uint64_t next_seq[WORLD_RUNS], row;
+static bool stopped[WORLD_RUNS], recorded;
+
+static struct run *last(void)
+{
+    struct run *r = g->nruns ? &g->runs[g->nruns - 1] : NULL;
+    return r && r->started && !r->ended && r->audit >= 0 ? r : NULL;
+}
+
+static void resolve(struct run *r)
+{
+    if (recorded || !permission[0])
+        return;
+    if (br_ledger_state(r->ledger, permission) == BR_ASK_PENDING)
+        br_require(br_ledger_end(r->ledger, permission, BR_ASK_EXPIRED, NULL) == 0);
+    recorded = true;
+    world_resolved(g, r, "c", permission);
+}
+
+static void to_run(struct run *r, char what)
+{
+    switch (what) {
+    case 'a':
+    case 'r':
+        resolve(r);
+        world_ask(g, r, "c", what == 'r', permission);
+        recorded = false;
+        break;
+    case 'd':
+        resolve(r);
+        break;
+    case 't':
+        world_event(g, r, "tool.call", "model", "{}");
+        break;
+    case 'x':
+        world_event(g, r, "bridle.text", "agent", "{\"text\":\"x\"}");
+        break;
+    case 'e':
+    case 'n':
+        resolve(r);
+        permission[0] = 0;
+        world_end(g, r, what == 'e' ? "completed" : "failed");
+        break;
+    case 'k': /* the audit dies */
+        world_close_audit(r);
+        world_pump(g);
+        world_ended(g, r, BR_E_PROGRAM_DIED, "");
+        permission[0] = 0;
+        break;
+    case 'g': /* a gap */
+        world_bytes(g, r, r->row + 2, "{\"v\":1,\"type\":\"error\"}", 22);
+        break;
+    default:
+        break;
+    }
+}
+
+/* The next row of the store is read. */
+static void stored(void)
+{
+    row++;
+    world_stored(g, row, row % 3 == 0);
+}
+
+static void happen(char what)
+{
+    struct run *r = g->nruns ? &g->runs[g->nruns - 1] : NULL;
+    if (what == 'h')
+        g->hold_runs = !g->hold_runs;
+    else if (what == 's' && r && r->asked && !r->started && !r->ended)
+        world_start(g, r);
+    else if (what == 'w')
+        world_wait(g, 300u * 1000000u);
+    else if (what == 'o')
+        c[1]->room = c[1]->room ? 0 : 2;
+    else if (what == 'p' && !c[1]->closing)
+        gw_harness.writable(c[1]);
+    else if (what == 'l' && g->read_call && g->store.fd < 0) {
+        row = 0;
+        world_reading(g, 0, "");
+    } else if (what == 'm' && g->store.fd >= 0)
+        stored();
+    else if (what == 'M' && g->store.fd >= 0)
+        world_reading_end(g, 0);
+    else if (what == '1' || what == '2')
+        c[what - '1']->closing = true; /* it hangs up; its end comes with all of them */
+    else if (last())
+        to_run(last(), what);
+}
+
+/* The first client's events, and that all is JSON. */
+static void hear(unsigned i)
+{
+    const char *text;
+    while ((text = world_heard(c[i]))) {
+        json_t *v = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+        br_require(v);
+        const json_t *params = json_object_get(v, "params");
+        const char *method = json_string_value(json_object_get(v, "method")),
+                   *id = json_string_value(json_object_get(params, "sessionId"));
+        if (i == 0 && method) {
+            br_require(strcmp(method, "session/event") == 0 && strncmp(id, "run_", 4) == 0);
+            unsigned k = (unsigned)atoi(id + 4) - 1;
+            br_require(k < g->nruns && !stopped[k]);
+            br_require((uint64_t)json_integer_value(json_object_get(params, "seq")) ==
+                       next_seq[k]++);
+            stopped[k] = strstr(text, "\"type\":\"agent.stopped\"") != NULL;
+        }
+        json_decref(v);
+    }
+}
+
+static void say(unsigned i, const uint8_t *p, size_t n)
+{
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(1 << 20);
+    for (size_t k = 0; k < n; k++) {
+        bool id = k + 1 < n && p[k] == '$' && p[k + 1] == 'P';
+        if (id)
+            br_buf_put(&b, permission, strlen(permission));
+        else
+            br_buf_put(&b, p + k, 1);
+        k += id;
+    }
+    if (c[i]->closing)
+        return;
+    char *exact = malloc(b.len ? b.len : 1);
+    br_require(exact);
+    if (b.len)
+        memcpy(exact, b.data, b.len);
+    gw_harness.message(c[i], exact, b.len);
+    free(exact);
+    world_pump(g);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    g = world_new();
+    g->settings.detach = 1;
+    memset(next_seq, 0, sizeof(next_seq));
+    memset(stopped, 0, sizeof(stopped));
+    permission[0] = 0;
+    c[0] = world_connect(g, &gw_harness, "uid:1000", BR_ACCESS_OPERATE);
+    c[1] = world_connect(g, &gw_harness, "token:ops", BR_ACCESS_OPERATE);
+    unsigned lines = 0;
+    for (size_t at = 0; at < size && lines < LINES_MAX && g->nruns < WORLD_RUNS - 1; lines++) {
+        const uint8_t *end = memchr(data + at, '\n', size - at);
+        size_t n = end ? (size_t)(end - data) - at : size - at;
+        if (n == 2 && data[at] == '@')
+            happen((char)data[at + 1]);
+        else if (n && (data[at] == '1' || data[at] == '2'))
+            say(data[at] - '1', data + at + 1, n - 1);
+        hear(0);
+        hear(1);
+        at += n + 1;
+    }
+    world_disconnect(g, c[0]);
+    world_disconnect(g, c[1]);
+    world_wait(g, 300u * 1000000u); /* one that was detached and never prompted */
+    br_require(world_free(&g));
+    return 0;
+}
