@@ -10,7 +10,7 @@ const FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", 
   "--disable-dev-shm-usage", "--hide-scrollbars", "--mute-audio", "--no-pings", "--no-proxy-server", "--password-store=basic",
   "--disable-features=Translate,MediaRouter,OptimizationHints,DialMediaRouteProvider", "--remote-debugging-pipe"];
 
-const ANSWER_MS = 20000;
+const ANSWER_MS = 60000;
 
 class Browser {
   static async start(program) {
@@ -146,7 +146,7 @@ class Page {
   }
 
   // Wait until the expression is true; its value.
-  async until(expression, what = expression, ms = 10000) {
+  async until(expression, what = expression, ms = 30000) {
     const end = Date.now() + ms;
     for (;;) {
       // A page on its way to another has no values.

@@ -3,7 +3,7 @@
 // takes no answer in its first moments: what was clicked or typed before it could be read is none.
 
 import { bytes, clock, el, icon, plural, put } from "./board-text.js";
-import { answerLine, block, code, inputNodes, rows } from "./board-view.js";
+import { answerLine, code, inputNodes, rows } from "./board-view.js";
 
 const ARM_MS = 500;
 
@@ -33,7 +33,7 @@ function commands(ask) {
     p.ruleId ? el("span.dim", null, " " + p.ruleId) : null)), m.more ? el("li", null, `and ${m.more} more`) : null);
 }
 
-// app: {may(access), answer(stream, ask, decision, scope, note), deadline(ask), who(), expand(), gone(ask)}
+// app: {may(access), online(), answer(stream, ask, decision, scope, note), deadline(ask), who(), gone(ask)}
 export function askCard(stream, ask, app) {
   const d = ask.data, m = ask.more;
   const forRun = m && m.scope === "run";
@@ -45,11 +45,10 @@ export function askCard(stream, ask, app) {
   const card = el("section.card", { tabIndex: -1, "aria-labelledby": id + "-t", "aria-describedby": id + "-s", role: "group" });
   card.dataset.ask = ask.id;
   card.dataset.focus = id;
-  const state = ask.ui ||= { note: "", whole: null, input: false, busy: false, error: "" };
-  const item = { get whole() { return state.whole; }, set whole(v) { state.whole = v; } };
+  const state = ask.ui ||= { note: "", change: false, busy: false, seen: false, error: "" };
 
   const noteBox = el("input.note", {
-    type: "text", maxLength: 1000, placeholder: "Note for the record (optional)", value: state.note,
+    type: "text", maxLength: 1000, placeholder: "Note (optional)", value: state.note,
     "aria-label": "Note for the record, optional", "data-focus": id + "-note", autocomplete: "off",
     oninput: (e) => { state.note = e.target.value; },
   });
@@ -85,14 +84,16 @@ export function askCard(stream, ask, app) {
     card.classList.add("over");
     return card;
   }
-  if (app.may("answer"))
+  if (!app.online())
+    put(answers, el("p.dim", null, "It can be answered when there is a connection again."));
+  else if (app.may("answer"))
     put(answers, button("allow", "allow", "once", "y", icon("allow"), "Allow once"),
       forRun ? button("run", "allow", "run", "r", icon("allow"), "Allow for this run") : null,
       button("deny", "deny", "", "d", icon("deny"), "Deny"), noteBox);
   else
     put(answers, el("p.dim", null, `Only who may answer can do so. You are ${app.who()}.`));
 
-  const inputs = ask.call ? inputNodes(ask.call, () => app.expand(), subject) : [];
+  const inputs = ask.call ? inputNodes(ask.call, null, subject) : [];
   const change = m && (m.advice || (m.rules && m.rules.length)) ? el("details", {
     open: Boolean(state.change), ontoggle: (e) => { state.change = e.target.open; },
   }, el("summary", { "data-focus": id + "-change" }, "To be asked less"),

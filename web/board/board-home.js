@@ -104,6 +104,7 @@ export class Home {
     if (!past.length && this.app.connected() && this.historyQuery !== undefined)
       put(this.empty, this.query ? `Nothing in the record has '${this.query}'.` : "Nothing has run here yet.");
     this.rove();
+    this.tick();
   }
 
   fill(key, sessions, n) {

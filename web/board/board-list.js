@@ -39,9 +39,7 @@ export class LongList {
     this.items = items;
     this.heights = items.map((i) => i.height || GUESS);
     this.clean = 0;
-    for (const d of this.drawn.values()) d.element.remove();
-    this.drawn.clear();
-    this.schedule();
+    this.schedule(); // what is drawn and not among them goes then
   }
 
   append(item) {

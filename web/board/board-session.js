@@ -25,7 +25,8 @@ export class SessionView {
     this.scroller = el("div.scroller", null, this.box);
     this.tools = this.makeTools();
     this.latest = el("button.latest", { type: "button", hidden: true, onclick: () => this.list.toEnd() }, icon("down"), "Latest");
-    this.dock = el("div.dock", { role: "region", "aria-label": "Questions that are open" });
+    this.dockHead = el("p.dock-head", { hidden: true });
+    this.dock = el("div.dock", { role: "region", "aria-label": "Questions that are open" }, this.dockHead);
     this.root = el("div.session", { "aria-labelledby": "session-title" },
       el("header.session-head", null,
         el("div.top", null,
@@ -90,8 +91,15 @@ export class SessionView {
     this.words = this.find.value.toLowerCase().split(/\s+/).filter(Boolean);
     const all = this.stream ? this.stream.items : [];
     const items = all.filter((i) => this.passes(i));
+    this.listed = this.filtering ? new Set(items) : null;
     this.list.reset(items);
-    this.found.textContent = this.filtering ? `${count(items.length)} of ${count(all.length)}` : "";
+    this.tell();
+  }
+
+  tell() {
+    const s = this.stream;
+    this.found.textContent = this.filtering ? `${count(this.list.items.length)} of ${count(s.items.length)}`
+      : s && s.forgotten ? `${count(s.forgotten)} older entries are only in the record` : "";
   }
 
   // ---- what changed ----------------------------------------------------------------------------
@@ -111,11 +119,11 @@ export class SessionView {
     if (item === null) {
       if (isNew) this.wantRefilter();
       this.app.asksChanged(this.stream);
-    } else if (isNew) {
-      if (this.passes(item)) this.list.append(item);
-      else if (this.filtering) this.wantRefilter();
-    } else if (this.filtering && !this.list.drawn.has(item)) {
-      this.wantRefilter();
+    } else if (isNew && this.passes(item)) {
+      this.list.append(item);
+      if (this.listed) this.listed.add(item);
+    } else if (!isNew && this.listed && !this.listed.has(item) && this.passes(item)) {
+      this.wantRefilter(); // it has become one of those that are shown
     }
     this.list.schedule();
     this.wantUpdate();
@@ -178,8 +186,7 @@ export class SessionView {
     }
     this.updateGauges();
     this.updateDock();
-    if (this.stream && this.stream.forgotten && !this.filtering)
-      this.found.textContent = `${count(this.stream.forgotten)} older entries are only in the record`;
+    if (s) this.tell();
     this.box.setAttribute("aria-busy", String(this.app.loading(this.id)));
     this.scroller.classList.toggle("loading", this.app.loading(this.id));
   }
@@ -226,11 +233,11 @@ export class SessionView {
       moved = true;
       if (held) this.afterAnswer = true;
     }
-    let before = null;
+    let before = this.dockHead;
     for (const ask of [...open, ...this.over.values()]) {
       const key = ask.state === "open" ? "open" : ask.state + ask.by;
       let card = this.cards.get(ask);
-      const variant = key + (ask.more ? "+" : "") + this.app.may("answer");
+      const variant = [key, ask.more ? 1 : 0, this.app.may("answer"), this.app.connected()].join();
       if (!card || card.variant !== variant || card.stale) {
         const fresh = askCard(s, ask, this.askApp());
         fresh.key = key;
@@ -244,14 +251,15 @@ export class SessionView {
         moved = true;
       }
       if (!card.isConnected || card.previousElementSibling !== before) {
-        if (before) before.after(card);
-        else this.dock.prepend(card);
+        before.after(card);
         moved = true;
       }
       before = card;
     }
     if (moved) for (const card of this.cards.values()) if (card.arm) card.arm();
     this.dock.hidden = this.cards.size === 0;
+    this.dockHead.hidden = open.length < 2;
+    this.dockHead.textContent = `${count(open.length)} questions are open; each has an answer of its own.`;
     if (this.afterAnswer) {
       this.afterAnswer = false;
       const next = this.dock.querySelector(".card:not(.over)");
@@ -262,7 +270,7 @@ export class SessionView {
   askApp() {
     const app = this.app;
     return {
-      may: (a) => app.may(a) && app.connected(), who: () => app.who(), keys: () => app.keys(),
+      may: (a) => app.may(a), online: () => app.connected(), who: () => app.who(), keys: () => app.keys(),
       deadline: (ask) => Date.parse(ask.at) + app.askMs() - app.skew(),
       answer: (stream, ask, decision, scope, note) => app.answer(stream, ask, decision, scope, note).then((why) => {
         ask.ui.busy = false;
@@ -271,10 +279,6 @@ export class SessionView {
         if (card && why) card.stale = true;
         this.update();
       }),
-      expand: () => {
-        for (const card of this.cards.values()) card.stale = true;
-        this.update();
-      },
       gone: (ask) => {
         this.over.delete(ask.id);
         this.update();

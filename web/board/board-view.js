@@ -6,6 +6,7 @@ import { receiptRows } from "./board-receipt.js";
 
 const LINES = 24; // of a long block, until the reader asks for the rest
 const CHARS = 4000;
+const SAID = 20000; // characters of what the agent says, which is drawn again as it grows
 
 const TOOL_ICONS = [
   [/exec|shell|bash|command/i, "run"], [/edit|write|create|patch/i, "write"], [/read|cat|view/i, "read"],
@@ -47,7 +48,7 @@ export const code = (text, oneLine = true) => {
   return put(e, oneLine ? String(text).replaceAll("\n", "\\n") : text);
 };
 
-// A block of text as it is; long ones are cut until asked for.
+// A block of text as it is; long ones are cut until asked for, or, without `again`, never, and scroll.
 export function block(item, key, text, kind, again) {
   text = String(text);
   while (text.endsWith("\n")) text = text.slice(0, -1);
@@ -62,7 +63,7 @@ export function block(item, key, text, kind, again) {
       more = text.length - cut;
     }
   }
-  const pre = el("pre.block" + (kind ? "." + kind : ""), null, shown);
+  const pre = el("pre.block" + (kind ? "." + kind : ""), again ? null : { tabIndex: 0 }, shown);
   if (!more) return pre;
   const button = el("button.more", {
     type: "button", "data-focus": "more-" + key,
@@ -97,7 +98,10 @@ export function callSummary(call) {
 
 const isLong = (v) => typeof v === "string" && (v.includes("\n") || v.length > 60);
 
-// The arguments; `skip` is shown elsewhere already.
+const sizeOf = (text) => text.length > 400 || text.includes("\n")
+  ? ` (${plural(text.replace(/\n$/, "").split("\n").length, "line")}, ${bytes(new TextEncoder().encode(text).length)})` : "";
+
+// The arguments, whole where there is no `again`; `skip` is shown elsewhere already.
 export function inputNodes(call, again, skip) {
   const input = call.input;
   if (call.cut) return [el("p.dim", null, "Let go of to bound memory; the record has it.")];
@@ -109,7 +113,7 @@ export function inputNodes(call, again, skip) {
     if (skip !== undefined && (value === skip || key === "argv")) continue;
     if (isLong(value) || (typeof value === "string" && /^(old|new)/.test(key))) {
       const kind = /^old/.test(key) ? "minus" : /^new/.test(key) || key === "content" ? "plus" : "";
-      out.push(el("div.field", null, el("span.label", null, key), block(call, "in-" + key, value, kind, again)));
+      out.push(el("div.field", null, el("span.label", null, key + sizeOf(value)), block(call, "in-" + key, value, kind, again)));
     } else if (typeof value === "object" && value !== null && JSON.stringify(value).length > 60) {
       out.push(el("div.field", null, el("span.label", null, key), block(call, "in-" + key, pretty(value), "", again)));
     } else {
@@ -297,9 +301,17 @@ const DRAW = {
       ])],
     });
   },
-  text(item) {
+  text(item, ctx) {
     const article = el("article.item.text", { "aria-label": "The agent says" },
-      el("span.mark", null, icon("person")), el("div.words", null, prose(item.text),
+      el("span.mark", null, icon("person")), el("div.words", null,
+        item.text.length > SAID && !(item.whole && item.whole.has("said"))
+          ? [prose(item.text.slice(0, SAID)), el("button.more", {
+            type: "button", "data-focus": "more-said",
+            onclick: () => {
+              (item.whole ||= new Set()).add("said");
+              ctx.again(item);
+            },
+          }, "Show all of it, " + bytes(item.text.length))] : prose(item.text),
         item.cut ? el("p.dim", null, "The rest was let go of to bound memory; the record has it.") : null));
     if (!item.final) article.classList.add("writing");
     return article;
@@ -349,7 +361,7 @@ const DRAW = {
     });
   },
   turn(item) {
-    const bits = ["turn " + item.number, item.model, item.scripted ? "scripted" : null,
+    const bits = [timeOf(item.at), "turn " + item.number, item.model, item.scripted ? "scripted" : null,
       item.usage ? plural(item.usage.prompt + item.usage.completion, "token") : null,
       Number.isFinite(item.ms) ? duration(item.ms) : "…",
       item.finish && item.finish !== "stop" && item.finish !== "tool_calls" ? item.finish : null].filter(Boolean);

@@ -364,8 +364,12 @@ class Board {
     if (what.maxModelTokens) params.maxModelTokens = what.maxModelTokens;
     if (what.maxToolCalls) params.maxToolCalls = what.maxToolCalls;
     const done = this.request("session/prompt", params, 0);
-    done.then(() => { t.owned = false; }, (e) => {
+    const over = () => {
       t.owned = false;
+      if (this.current !== id && this.streams.get(id) === t) this.streams.delete(id);
+    };
+    done.then(over, (e) => {
+      over();
       if (this.connected()) this.say("The session did not run: " + e.message, "bad");
     });
     if (what.detach)
@@ -456,7 +460,7 @@ class Board {
     if (this.state === "waiting") {
       const s = Math.max(0, Math.ceil((this.link.retryAt - Date.now()) / 1000));
       const text = this.status.childNodes[1];
-      if (text) text.textContent = s ? `no connection, next try in ${s} s ` : "no connection ";
+      if (text) text.textContent = s ? `next try in ${s} s` : "no connection";
     }
   }
 
@@ -489,7 +493,8 @@ class Board {
     const typing = e.target.closest && e.target.closest("input, textarea, select");
     if (e.key === "Escape") {
       if (typing) e.target.blur();
-      else if (this.current) this.home.focus();
+      else if (this.current && this.side.checkVisibility()) this.home.focus();
+      else if (this.current) location.hash = "#/";
       return;
     }
     if (typing || !this.keys()) return;
