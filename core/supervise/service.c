@@ -343,6 +343,8 @@ void service_close(struct service *sv)
         run_free(sv->runs);
     if (sv->config.pid > 0)
         kid_discard(&sv->config);
+    if (sv->tls_test.pid > 0)
+        kid_discard(&sv->tls_test);
     if (sv->sweeper.pid > 0)
         kid_release(&sv->sweeper);
     if (sv->listening)
@@ -359,7 +361,8 @@ int service_open(struct service *sv, struct standing *st, struct br_err *err)
     sv->st = st;
     sv->loop = st->loop;
     sv->epoll = sv->bindir = -1;
-    struct kid *all[] = {&sv->config, &sv->gateway, &sv->tls, &sv->egress, &sv->sweeper};
+    struct kid *all[] = {&sv->config, &sv->tls_test, &sv->gateway,
+                         &sv->tls,    &sv->egress,   &sv->sweeper};
     for (size_t i = 0; i < BR_ARRAY_LEN(all); i++)
         all[i]->chan.fd = all[i]->pidfd = -1;
     for (unsigned i = 0; i < BR_LISTENERS_MAX; i++)

@@ -182,6 +182,7 @@ unsigned runs_live(const struct service *sv);
 void runs_tick(struct service *sv);
 /* GATE_READ. */
 void read_queue(struct service *sv, uint64_t id, const struct br_show *w);
+void read_refuse(struct service *sv, uint64_t id, enum br_code code, const char *why);
 void reads_drop(struct service *sv);
 
 /* ---- service_check.c ---- */
@@ -207,6 +208,9 @@ bool gate_send(struct service *sv, enum br_msg_type type, uint64_t id, const str
 void gate_ended(struct run *r);
 void gate_checked(struct service *sv, uint64_t id, int code, const struct br_err *why,
                   const struct run *r);
+/* What TLS_START and TLS_RELOAD begin with. */
+void put_certificates(struct br_out *o, const struct service_settings *s);
+bool has_tls(const struct br_service *s);
 /* End gateway, TLS and egress. */
 void gate_stop(struct service *sv);
 
@@ -219,7 +223,7 @@ struct service {
     struct notify notify;
     int epoll, bindir;
     struct service_settings *now, *next; /* next: while it is read */
-    struct kid config;                   /* reads it */
+    struct kid config, tls_test;         /* read it */
     int config_timer;
     struct listening sockets[BR_LISTENERS_MAX];
     bool listening, announced;

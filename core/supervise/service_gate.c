@@ -76,7 +76,7 @@ static void announce(const struct service *sv)
     (void)fflush(stdout);
 }
 
-static bool has_tls(const struct br_service *s)
+bool has_tls(const struct br_service *s)
 {
     bool any = false;
     for (uint32_t i = 0; i < s->nlisteners; i++)
@@ -181,6 +181,11 @@ static int on_read(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
     br_show_get(&m->rd, &w);
     if (br_rd_done(&m->rd) < 0 || (!w.run_id[0] && (w.limit == 0 || w.limit > 1000)))
         return malformed(m, err);
+    /* an id is one, and no beginning of one, nor 'last' */
+    if ((w.run_id[0] && !br_is_run_id(w.run_id)) || (w.before[0] && !br_is_run_id(w.before))) {
+        read_refuse(((struct kid *)ctx)->sv, m->id, BR_E_NOT_FOUND, "there is no such session");
+        return 0;
+    }
     read_queue(((struct kid *)ctx)->sv, m->id, &w);
     return 0;
 }
@@ -254,7 +259,7 @@ static int send_listener(struct kid *k, enum br_msg_type type, uint32_t i, struc
     return br_chan_send(&k->chan, type, 0, &o, err);
 }
 
-static void put_certificates(struct br_out *o, const struct service_settings *s)
+void put_certificates(struct br_out *o, const struct service_settings *s)
 {
     br_out_blob(o, s->cert.data, s->cert.len);
     br_out_blob(o, s->key.data, s->key.len);

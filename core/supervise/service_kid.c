@@ -64,6 +64,7 @@ static void become_role(const char *binary, uid_t uid, int channel, int bin, pid
     if (!move_channel(channel, &bin))
         return;
     forget_signals();
+    (void)setsid(); /* Ctrl-C goes to the service, which lets everybody come to an end */
     if (geteuid() == 0 &&
         (setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0))
         return;
@@ -280,7 +281,8 @@ static unsigned children(pid_t pids[ORPHANS_MAX])
 static bool is_known(const struct service *sv, pid_t pid)
 {
     if (pid == sv->gateway.pid || pid == sv->tls.pid || pid == sv->egress.pid ||
-        pid == sv->sweeper.pid || pid == sv->config.pid || pid == sv->st->next.pid)
+        pid == sv->sweeper.pid || pid == sv->config.pid || pid == sv->tls_test.pid ||
+        pid == sv->st->next.pid)
         return true;
     return service_is_own(sv, pid);
 }

@@ -385,17 +385,81 @@ static const struct br_msg_rule config_rules[] = {
     {BR_MSG_SCRIPT_FAILED, BR_PERMIT | BR_ONCE, 16, 8192, 0, 0, on_failed},
 };
 
+/* ---- the certificates, tried by a bridle-tls that nobody reaches ---- */
+
+static int on_tls_tested(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct service_settings *s = ((struct kid *)ctx)->sv->next;
+    char name[64], text[BR_ERR_TEXT_MAX];
+    br_rd_str(&m->rd, name, sizeof(name));
+    br_rd_str(&m->rd, text, sizeof(text));
+    if (br_rd_done(&m->rd) < 0)
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "'%s' sent a malformed ROLE_READY", c->peer);
+    s->answered = true;
+    if (strcmp(name, "OK") != 0)
+        (void)br_err_set(&s->why, BR_E_INVALID_CONFIG,
+                         "certificate '%.256s' and key '%.256s' cannot be used: %.400s; %s",
+                         s->c.cert, s->c.key, text,
+                         ((struct kid *)ctx)->sv->listening ? "nothing has changed"
+                                                            : "the service was not started");
+    kid_kill((struct kid *)ctx);
+    return 0;
+}
+
+static const struct br_msg_rule tls_rules[] = {
+    {BR_MSG_ROLE_READY, BR_PERMIT | BR_ONCE, 8, 4096, 0, 0, on_tls_tested},
+};
+
+static void prepared(struct service *sv, const char *what)
+{
+    struct br_err why = sv->next->why;
+    br_loop_timer_cancel(sv->loop, &sv->config_timer);
+    if (!sv->next->answered && !why.code)
+        (void)br_err_set(&why, BR_E_INVALID_CONFIG,
+                         "%s '%.512s' did not finish within %u seconds; nothing has changed", what,
+                         sv->next->config_path, CONFIG_TIMEOUT_US / 1000000u);
+    standing_prepared(sv->st, why.code ? -(int)why.code : 0, &why);
+}
+
+static void on_tls_test_end(struct kid *k, int status)
+{
+    (void)status;
+    prepared(k->sv, "the test of the certificates of");
+}
+
+static int test_certificates(struct service *sv, struct br_err *err)
+{
+    struct service_settings *s = sv->next;
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT, place = BR_OUT_INIT;
+    int ends[2];
+    if (br_chan_pair(ends) < 0)
+        return br_err_errno(err, BR_E_IO, "no channel for 'bridle-tls'");
+    br_buf_put_u8(&place.buf, 0); /* it wants somewhere to listen, and this is nowhere */
+    br_out_fd(&place, ends[0], true);
+    int r = kid_start_role(sv, &sv->tls_test, "bridle-tls", BR_UID_TLS, tls_rules,
+                           BR_ARRAY_LEN(tls_rules), on_tls_test_end, err);
+    put_certificates(&o, s);
+    br_buf_put_u32(&o.buf, s->c.s.handshake_seconds);
+    br_buf_put_u32(&o.buf, s->c.s.connections);
+    br_out_fd(&o, ends[1], true);
+    if (r == 0) { /* if it cannot be told, its end is heard of */
+        (void)br_chan_send(&sv->tls_test.chan, BR_MSG_TLS_LISTEN, 0, &place, NULL);
+        (void)br_chan_send(&sv->tls_test.chan, BR_MSG_TLS_START, 0, &o, NULL);
+    }
+    if (o.buf.data)
+        explicit_bzero(o.buf.data, o.buf.len);
+    s->answered = false;
+    return r;
+}
+
 static void on_config_end(struct kid *k, int status)
 {
     struct service *sv = k->sv;
-    struct br_err why = sv->next->why;
     (void)status;
-    br_loop_timer_cancel(sv->loop, &sv->config_timer);
-    if (!sv->next->answered)
-        (void)br_err_set(&why, BR_E_INVALID_CONFIG,
-                         "'%.512s' did not finish within %u seconds; nothing has changed",
-                         sv->next->config_path, CONFIG_TIMEOUT_US / 1000000u);
-    standing_prepared(sv->st, why.code ? -(int)why.code : 0, &why);
+    if (sv->next->answered && !sv->next->why.code && sv->next->cert.len &&
+        test_certificates(sv, &sv->next->why) == 0)
+        return;
+    prepared(sv, "the configuration");
 }
 
 static int on_config_timeout(void *ctx, struct br_err *err)
@@ -403,7 +467,7 @@ static int on_config_timeout(void *ctx, struct br_err *err)
     struct service *sv = ctx;
     (void)err;
     sv->config_timer = 0;
-    kid_kill(&sv->config);
+    kid_kill(sv->tls_test.pid > 0 ? &sv->tls_test : &sv->config);
     return 0;
 }
 

@@ -411,14 +411,19 @@ static void reads_advance(struct service *sv)
     }
 }
 
+void read_refuse(struct service *sv, uint64_t id, enum br_code code, const char *why)
+{
+    struct reading none = {.sv = sv, .id = id};
+    answer_reading(&none, -1, (uint32_t)code, why);
+}
+
 void read_queue(struct service *sv, uint64_t id, const struct br_show *w)
 {
     struct reading *d = calloc(1, sizeof(*d)), **at = &sv->readings;
-    struct reading full = {.sv = sv, .id = id};
     if (!d || sv->nreadings >= SERVICE_READS_MAX) {
         free(d);
-        answer_reading(&full, -1, BR_E_LIMIT_EXCEEDED,
-                       "too many read the history at this time; nothing was read. Try again");
+        read_refuse(sv, id, BR_E_LIMIT_EXCEEDED,
+                    "too many read the history at this time; nothing was read. Try again");
         return;
     }
     *d = (struct reading){.sv = sv, .id = id, .show = *w};

@@ -369,6 +369,8 @@ static int on_start(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
     read_settings(m);
     (void)br_rd_u8(&m->rd);
     br_require(br_rd_done(&m->rd) == 0 && nlisteners > 0);
+    while (br_msg_take_fd(m) >= 0) /* who is at the other end goes when this one does */
+        ;
     br_buf_put_str(&o.buf, "OK");
     br_buf_put_str(&o.buf, "");
     for (unsigned i = 0; i < nlisteners; i++)

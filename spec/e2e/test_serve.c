@@ -60,8 +60,13 @@ static void test_session(void **state)
     served_say(&s, "READ %s|2|0||", id);
     served_hear(&s, "EVENT - 3 ");
     served_hear(&s, "EVENTS_END - 0");
-    served_say(&s, "READ run_nothing|0|0||");
-    served_hear(&s, "READING ");
+    const char *const nobody[] = {"run_nothing", "last", "run_", "%"};
+    for (size_t i = 0; i < BR_ARRAY_LEN(nobody); i++) {
+        served_say(&s, "READ %s|0|0||", nobody[i]);
+        served_hear(&s, "READING NOT_FOUND");
+    }
+    served_say(&s, "READ |0|1|%.20s|", id);
+    served_hear(&s, "READING NOT_FOUND");
     served_stop(&s);
 }
 

@@ -13,6 +13,8 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include "tls/test_certs.h"
+
 static struct served s;
 
 static void notify_here(void)
@@ -347,6 +349,65 @@ static void test_bad_start(void **state)
     served_stop(&s);
 }
 
+/* ---- certificates ---- */
+
+static void write_cert(const char *cn, const char *san, const char *key_of_another)
+{
+    struct cert c = cert_make(NULL, &(struct cert_wish){.cn = cn, .san = san});
+    write_private("service.pem", c.pem, 0644);
+    write_private("service.key", key_of_another ? key_of_another : c.key_pem, 0600);
+    cert_free(&c);
+}
+
+static void tls_config(const char *address)
+{
+    char text[512];
+    snprintf(text, sizeof(text),
+             "listen = { '%s', { address = '%s', tls = true } }, tls = { cert = '%s/service.pem', "
+             "key = '%s/service.key' }",
+             s.socket, address, s.t.dir, s.t.dir);
+    served_config(&s, text);
+}
+
+/* A key that is not the certificate's, or that others may read: at the start nothing is started,
+ * and at a reload nothing changes. */
+static void test_certificates(void **state)
+{
+    char *none[] = {NULL}, path[200];
+    (void)state;
+    served_reset(&s);
+    struct cert other = cert_make(NULL, &(struct cert_wish){.cn = "other", .san = "IP:127.0.0.1"});
+    tls_config("127.0.0.1:0");
+    write_cert("a", "IP:127.0.0.1", other.key_pem);
+    served_start(&s, none, NULL);
+    expect_refusal(5, "cannot be used");
+    write_cert("a", "IP:127.0.0.1", NULL);
+    snprintf(path, sizeof(path), "%s/service.key", s.t.dir);
+    assert_int_equal(chmod(path, 0644), 0);
+    served_start(&s, none, NULL);
+    expect_refusal(5, "other users may use it");
+    assert_int_equal(chmod(path, 0600), 0);
+    served_start(&s, none, NULL);
+    served_ready(&s);
+    assert_true(e2e_await(s.service, "bridle-tls", 0, 5000) > 0);
+    write_cert("b", "IP:127.0.0.1", other.key_pem);
+    reload(5, "cannot be used");
+    write_private("service.pem", "", 0644);
+    reload(5, "it is empty");
+    write_cert("b", "IP:127.0.0.1", NULL);
+    reload(0, "generation 2");
+    served_hear(&s, "SETTINGS ");
+    expect_works();
+    /* without it clients cannot come: both are started anew, and the sockets are the same */
+    assert_int_equal(kill(e2e_await(s.service, "bridle-tls", 0, 5000), SIGKILL), 0);
+    assert_null(served_try(&s, "nothing"));
+    served_connect(&s);
+    assert_true(e2e_await(s.service, "bridle-tls", 0, 5000) > 0);
+    expect_works();
+    cert_free(&other);
+    served_stop(&s);
+}
+
 /* ---- the end ---- */
 
 static void test_drain(void **state)
@@ -419,8 +480,9 @@ int main(void)
         cmocka_unit_test(test_notify),         cmocka_unit_test(test_activation),
         cmocka_unit_test(test_bad_activation), cmocka_unit_test(test_sockets),
         cmocka_unit_test(test_reload),         cmocka_unit_test(test_bad_reload),
-        cmocka_unit_test(test_bad_start),      cmocka_unit_test(test_drain),
-        cmocka_unit_test(test_drain_is_over),  cmocka_unit_test(test_second_signal),
+        cmocka_unit_test(test_bad_start),      cmocka_unit_test(test_certificates),
+        cmocka_unit_test(test_drain),          cmocka_unit_test(test_drain_is_over),
+        cmocka_unit_test(test_second_signal),
     };
     e2e_isolate();
     return cmocka_run_group_tests(tests, open_all, close_all);
