@@ -217,6 +217,16 @@ static void shake(struct tls_conns *s, struct tls_conn *c)
     }
 }
 
+bool tls_conns_make_room(struct tls_conns *s)
+{
+    struct tls_conn *c = s->shaking.first;
+    while (c && c->state != TLS_SHAKING)
+        c = c->next;
+    if (c)
+        shake_failed(s, c, BR_E_LIMIT_EXCEEDED, "there are too many connections, and it was slow");
+    return c != NULL;
+}
+
 void tls_conns_hand_over(struct tls_conns *s)
 {
     struct tls_conn *c = s->shaking.first;

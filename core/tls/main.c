@@ -181,7 +181,7 @@ static void accept_some(struct tls *t, int listener, uint8_t index)
             return;
         if (fd < 0)
             continue; /* a connection that has ended before it was accepted */
-        if (t->conns.n >= t->conns.max) {
+        if (t->conns.n >= t->conns.max && !tls_conns_make_room(&t->conns)) {
             br_close(&fd); /* at once: whoever it is may try another server */
             continue;
         }

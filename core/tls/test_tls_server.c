@@ -516,6 +516,37 @@ static void test_connection_limit(void **state)
     assert_int_equal(tls_rig_stop(&r), 0);
 }
 
+/* Who only connects makes room for who speaks, the oldest first. */
+static void test_silent_ones_make_room(void **state)
+{
+    (void)state;
+    struct tls_rig r;
+    struct tls_client c[3];
+    int silent[3], plain[3];
+    char byte;
+    assert_true(tls_rig_start(
+        &r,
+        &(struct tls_rig_options){.chain = server.pem, .key = server.key_pem, .connections = 3}));
+    for (unsigned i = 0; i < 3; i++)
+        silent[i] = tls_dial(r.port);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_true(tls_client_open(&c[i], r.port, &trusting));
+        assert_true(tls_rig_next(&r));
+        plain[i] = br_steal_fd(&r.plain);
+        assert_true(fd_at_end(silent[i]));
+        for (unsigned k = i + 1; k < 3; k++)
+            assert_int_equal(recv(silent[k], &byte, 1, MSG_DONTWAIT), -1);
+    }
+    assert_refused(&r, &trusting); /* but not who is in */
+    for (unsigned i = 0; i < 3; i++) {
+        assert_through(&c[i], plain[i]);
+        tls_client_close(&c[i]);
+        br_close(&plain[i]);
+        br_close(&silent[i]);
+    }
+    assert_int_equal(tls_rig_stop(&r), 0);
+}
+
 /* A gateway that is busy gets all of them later. */
 static void test_busy_gateway(void **state)
 {
@@ -746,6 +777,7 @@ int main(void)
         cmocka_unit_test(test_close_loses_nothing),
         cmocka_unit_test(test_reset),
         cmocka_unit_test(test_connection_limit),
+        cmocka_unit_test(test_silent_ones_make_room),
         cmocka_unit_test(test_busy_gateway),
         cmocka_unit_test(test_reload),
         cmocka_unit_test(test_files_that_are_wrong),

@@ -91,6 +91,9 @@ void tls_conns_free(struct tls_conns *s);
 /* Takes net and plain (-1: a pair is made after the handshake) in any case. */
 int tls_conns_add(struct tls_conns *s, SSL_CTX *ctx, int net, int plain, uint8_t index,
                   const char *host, struct br_err *err);
+/* End the oldest connection whose handshake is not done: somebody who only connects does not keep
+ * those away who speak. False: there is none. */
+bool tls_conns_make_room(struct tls_conns *s);
 /* `shaken` is called again for those that it had returned 1 for, oldest first, until it does so
  * again. */
 void tls_conns_hand_over(struct tls_conns *s);

@@ -307,14 +307,11 @@ static void test_close_is_put(void **state)
     br_ws_put_close(&b, BR_WS_CLOSE_NO_STATUS, "not sent", false);
     assert_int_equal(b.len, 2);
     assert_memory_equal(b.data, "\x88\x00", 2);
-    char reason[128];
-    memset(reason, 'a', 127);
-    reason[127] = 0;
+    char reason[136];
     for (unsigned at = 119; at < 126; at++) { /* a character across the end is left out */
-        memset(reason, 'a', 127);
+        memset(reason, 'a', 135);
+        reason[135] = 0;
         memcpy(reason + at, "\xf0\x9f\x98\x80", 4);
-        if (at > 123)
-            memset(reason + 124, 'a', 3);
         br_buf_reset(&b);
         br_ws_put_close(&b, 1001, reason, false);
         unsigned n = at > 119 && at < 123 ? at : 123;
@@ -376,9 +373,8 @@ static void check_utf8(const uint8_t *p, size_t n)
 static void test_utf8_fails_at_its_byte(void **state)
 {
     (void)state;
-    static const uint8_t bytes[] = {0x00, 0x41, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf,
-                                    0xc0, 0xc1, 0xc2, 0xdf, 0xe0, 0xe1, 0xec, 0xed, 0xee,
-                                    0xef, 0xf0, 0xf1, 0xf3, 0xf4, 0xf5, 0xf8, 0xfe, 0xff};
+    static const uint8_t bytes[] = {0x41, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf,
+                                    0xc1, 0xc2, 0xe0, 0xed, 0xef, 0xf0, 0xf4, 0xff};
     for (unsigned a = 0; a < 256; a++) {
         uint8_t t[4] = {(uint8_t)a};
         check_utf8(t, 1);
@@ -392,7 +388,7 @@ static void test_utf8_fails_at_its_byte(void **state)
         for (unsigned b = 0; b < sizeof(bytes); b++)
             for (unsigned c = 0; c < sizeof(bytes); c++) {
                 uint8_t t[4] = {bytes[a], bytes[b], bytes[c], 0xbf};
-                if (a > 2 && utf8_begins(t, 2))
+                if (bytes[a] >= 0x80 && utf8_begins(t, 2))
                     check_utf8(t, 4);
             }
 }
