@@ -7,6 +7,7 @@
  * message.
  */
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -36,12 +37,24 @@ struct bridge {
 
 /* ---- to the editor ---- */
 
-static int put(const void *p, size_t n, struct br_err *err)
+/* An editor that does not read may still end its agent: so many bytes at a time that a pipe which
+ * is ready takes them all. */
+static int put(struct bridge *b, const uint8_t *p, size_t n, struct br_err *err)
 {
-    int r = br_write_all(STDOUT_FILENO, p, n);
-    if (r < 0) {
-        errno = -r;
-        return br_err_errno(err, BR_E_IO, "standard output could not be written to");
+    while (n && !b->done) {
+        struct pollfd f[2] = {{.fd = STDOUT_FILENO, .events = POLLOUT},
+                              {.fd = b->signals, .events = POLLIN}};
+        if (poll(f, 2, -1) < 0 && errno != EINTR)
+            return br_err_errno(err, BR_E_IO, "standard output could not be waited for");
+        if (f[1].revents)
+            b->done = true;
+        if (b->done || !f[0].revents)
+            continue;
+        ssize_t m = write(STDOUT_FILENO, p, n < PIPE_BUF ? n : PIPE_BUF);
+        if (m < 0 && errno != EINTR && errno != EAGAIN)
+            return br_err_errno(err, BR_E_IO, "standard output could not be written to");
+        p += m > 0 ? m : 0;
+        n -= m > 0 ? (size_t)m : 0;
     }
     return 0;
 }
@@ -49,27 +62,27 @@ static int put(const void *p, size_t n, struct br_err *err)
 /* A message that the service sent is JSON, in which an end of line is a blank. */
 static int on_message(void *ctx, const char *text, size_t n, struct br_err *err)
 {
-    (void)ctx;
-    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_CLI_REMOTE_MESSAGE_MAX + 1);
-    (void)br_buf_put(&b, text, n);
-    (void)br_buf_put(&b, "\n", 1);
-    if (b.failed)
+    BR_CLEANUP_BUF struct br_buf m = BR_BUF_INIT(BR_CLI_REMOTE_MESSAGE_MAX + 1);
+    (void)br_buf_put(&m, text, n);
+    (void)br_buf_put(&m, "\n", 1);
+    if (m.failed)
         return br_err_set(err, BR_E_NOMEM, "there is no memory for a message of the service");
     for (size_t i = 0; i < n; i++)
-        if (b.data[i] == '\n' || b.data[i] == '\r')
-            b.data[i] = ' ';
-    return put(b.data, b.len, err);
+        if (m.data[i] == '\n' || m.data[i] == '\r')
+            m.data[i] = ' ';
+    return put(ctx, m.data, m.len, err);
 }
 
 /* A line that the service never gets is answered here, as it would. */
-static int refuse_line(int code, const char *name, const char *text, struct br_err *err)
+static int refuse_line(struct bridge *b, int code, const char *name, const char *text,
+                       struct br_err *err)
 {
     char m[512];
     int n = snprintf(m, sizeof(m),
                      "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":%d,\"message\":\"%s\","
                      "\"data\":{\"code\":\"%s\"}}}\n",
                      code, text, name);
-    return put(m, (size_t)n, err);
+    return put(b, (const uint8_t *)m, (size_t)n, err);
 }
 
 /* ---- from the editor ---- */
@@ -87,7 +100,7 @@ static int take_line(struct bridge *b, const uint8_t *p, size_t n, struct br_err
     if (is_blank(p, n))
         return 0;
     if (!br_utf8_valid(p, n))
-        return refuse_line(-32700, "ACP_PARSE_ERROR", "the line is not valid UTF-8", err);
+        return refuse_line(b, -32700, "ACP_PARSE_ERROR", "the line is not valid UTF-8", err);
     return br_cli_remote_send(b->remote, (const char *)p, n, err);
 }
 
@@ -95,7 +108,7 @@ static int too_long(struct bridge *b, struct br_err *err)
 {
     b->skip = true;
     br_buf_reset(&b->line);
-    return refuse_line(-32600, "LIMIT_EXCEEDED",
+    return refuse_line(b, -32600, "LIMIT_EXCEEDED",
                        "the line is longer than 1048576 bytes; it was not sent", err);
 }
 

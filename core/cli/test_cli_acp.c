@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -173,6 +174,17 @@ static void turn_away(struct peer *p)
     peer_drain(p);
 }
 
+static void flood(struct peer *p)
+{
+    static char text[64 * 1024];
+    memset(text, 'x', sizeof(text) - 1);
+    peer_read_request(p);
+    peer_accept(p, "acp.v1");
+    for (unsigned i = 0; i < 4; i++)
+        peer_text(p, text);
+    peer_drain(p);
+}
+
 /* ---- tests ---- */
 
 static void test_lines_are_messages(void **state)
@@ -317,6 +329,33 @@ static void test_signals(void **state)
     peer_stop(peer);
 }
 
+/* Also while the editor does not read what it is told. */
+static void test_signal_while_nobody_reads(void **state)
+{
+    (void)state;
+    struct editor e;
+    int waiting = 0, status = -1;
+    pid_t peer = peer_start("s", NULL, 1, flood), got = 0;
+    start(&e, "--connect", at);
+    for (unsigned i = 0; waiting < 61440 && i < 20000; i++) { /* the pipe takes no more */
+        assert_int_equal(ioctl(e.out, FIONREAD, &waiting), 0);
+        (void)usleep(1000);
+    }
+    assert_true(waiting >= 61440);
+    assert_int_equal(kill(e.pid, SIGTERM), 0);
+    for (unsigned i = 0; got == 0 && i < 20000; i++) {
+        got = waitpid(e.pid, &status, WNOHANG);
+        (void)usleep(1000);
+    }
+    assert_int_equal(got, e.pid);
+    assert_int_equal(status, 0);
+    br_close(&e.in);
+    br_close(&e.out);
+    br_close(&e.err);
+    forget(&e);
+    peer_stop(peer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -327,6 +366,7 @@ int main(void)
         cmocka_unit_test(test_server_that_is_none),
         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_signal_while_nobody_reads),
     };
     (void)signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, enter, leave);

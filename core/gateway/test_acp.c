@@ -325,6 +325,28 @@ static void test_stop_reasons(void **state)
     }
 }
 
+/* Notices are for clients that say that they show them. */
+static void test_notices(void **state)
+{
+    (void)state;
+    static const char warning[] = "{'metric':'tokens','used':90,'limit':100,'pct':90}";
+    struct gw_session *s = prompted(rig_ready());
+    rig_event(s, "budget.warning", warning);
+    assert_null(rig_update("notice", 0));
+    rig_close();
+    rig_open();
+    rig_say(REQUEST("'j'", "initialize",
+                    "{'protocolVersion':1,'clientCapabilities':{'session':{'notices':{}}}}"));
+    rig_say(REQUEST("'n'", "session/new", "{'cwd':'/w','mcpServers':[]}"));
+    s = prompted("run_01");
+    rig_event(s, "budget.warning", warning);
+    rig_event(s, "bridle.notice", "{'code':'X','message':'a\\u0007b'}");
+    assert_string_equal(rig_text(rig_update("notice", 0), "severity"), "warning");
+    assert_string_equal(rig_text(rig_update("notice", 0), "title"),
+                        "90 % of the budget of model tokens is used (90 of 100)");
+    assert_string_equal(rig_text(rig_update("notice", 1), "title"), "a\\x07b");
+}
+
 /* ---- questions ---- */
 
 #define ASK(scope)                                                                                 \
@@ -656,6 +678,7 @@ int main(void)
         T(test_turn),
         T(test_titles_are_harmless),
         T(test_stop_reasons),
+        T(test_notices),
         T(test_ask),
         T(test_only_an_offered_option_allows),
         T(test_answered_elsewhere),

@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { Editor, main, refused, selected } from "./editor.mjs";
+import { Editor, check, main, operator, refused, selected } from "./editor.mjs";
 
 // One prompt that asks once, and what came of it.
 async function write(w, answer) {
@@ -38,6 +38,10 @@ await main({
     assert.deepEqual(c.mcpCapabilities, { http: false, sse: false });
     assert.equal(c.promptCapabilities.image, false);
     await refused(e.agent.request("authenticate", { methodId: "none" }), -32602);
+    // what each case's messages are held against finds what is wrong
+    const update = { sessionUpdate: "tool_call", toolCallId: "1", title: "t", kind: "read" };
+    assert.deepEqual(check("SessionNotification", { sessionId: "s", update }), []);
+    assert.equal(check("SessionNotification", { sessionId: "s", update: { ...update, kind: "reed" } }).length, 1);
     await e.close();
   },
 
@@ -121,6 +125,24 @@ await main({
 
   async error_denies(w) {
     await (await denied(w, () => { throw new Error("the editor is broken"); })).close();
+  },
+
+  async answered_by_another(w) {
+    const e = await Editor.open(w);
+    const session = await e.session();
+    e.answer = () => new Promise(() => {});
+    const prompt = e.prompt(session, "WRITE");
+    const { signal } = await e.asked();
+    const other = await operator();
+    await other.request("session/load", { sessionId: session });
+    const { data } = other.events.find(({ type }) => type === "permission.requested");
+    await other.request("permission/respond",
+      { sessionId: session, permissionId: data.permissionId, decision: "allow" });
+    assert.equal((await prompt).stopReason, "end_turn");
+    assert.ok(signal.aborted); // the editor's own question was taken back
+    assert.equal(w.content("out/asked.txt"), "written\n");
+    other.close();
+    await e.close();
   },
 
   async policy_denies(w) {

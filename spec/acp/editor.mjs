@@ -17,21 +17,53 @@ const { WebSocket } = await import(`${modules}/ws/wrapper.mjs`);
 
 export const selected = (optionId) => ({ outcome: { outcome: "selected", optionId } });
 
-// Each message from the agent, before the SDK sees it.
-function tapped(stream, seen) {
-  const tap = new TransformStream({
+// What the protocol's own JSON Schema says of what an agent sends, strictly: the SDK forgives.
+const { z } = await import(`${modules}/zod/index.js`);
+const { $schema, $defs } = JSON.parse(
+  readFileSync(`${modules}/@agentclientprotocol/sdk/schema/v1/schema.json`, "utf8"));
+const schemas = {};
+const RESULTS = { initialize: "InitializeResponse", "session/new": "NewSessionResponse",
+  "session/prompt": "PromptResponse", "session/load": "LoadSessionResponse",
+  "session/list": "ListSessionsResponse", "session/close": "CloseSessionResponse" };
+const SENT = { "session/update": "SessionNotification",
+  "session/request_permission": "RequestPermissionRequest",
+  "$/cancel_request": "CancelRequestNotification" };
+
+export function check(name, value) {
+  schemas[name] ??= z.fromJSONSchema({ $schema, $defs, $ref: `#/$defs/${name}` });
+  const { success, error } = schemas[name].safeParse(value);
+  return success ? [] : [`${name}: ${error.message}\n${JSON.stringify(value)}`];
+}
+
+// Each message of both sides, before the SDK sees it; what is wrong with it is added to `wrong`.
+function tapped(stream, seen, wrong) {
+  const methods_of = new Map();
+  const out = new TransformStream({
     transform(message, controller) {
-      seen(message);
+      if (message.method && message.id !== undefined) methods_of.set(message.id, message.method);
       controller.enqueue(message);
     },
   });
-  return { writable: stream.writable, readable: stream.readable.pipeThrough(tap) };
+  out.readable.pipeTo(stream.writable).catch(() => {});
+  const from = new TransformStream({
+    transform(message, controller) {
+      seen(message);
+      if (message.jsonrpc !== "2.0") wrong.push(JSON.stringify(message));
+      if (message.method) wrong.push(...(SENT[message.method] ? check(SENT[message.method], message.params)
+        : [`it sends '${message.method}'`]));
+      else if (message.error) wrong.push(...check("Error", message.error));
+      else wrong.push(...check(RESULTS[methods_of.get(message.id)] ?? "none", message.result));
+      controller.enqueue(message);
+    },
+  });
+  return { writable: out.writable, readable: stream.readable.pipeThrough(from) };
 }
 
 export class Editor {
   updates = [];
   asks = [];
   messages = [];
+  wrong = [];
   answer = () => { throw new Error("nothing was to be asked"); };
 
   static async open(w, more = {}) {
@@ -59,7 +91,7 @@ export class Editor {
     // what an agent of Bridle never asks a client to do
     for (const never of ["fs/read_text_file", "fs/write_text_file", "terminal/create"])
       app.onRequest(never, (x) => x, () => assert.fail(`${never} was called`));
-    e.connection = app.connect(tapped(stream, (m) => e.messages.push(m)));
+    e.connection = app.connect(tapped(stream, (m) => e.messages.push(m), e.wrong));
     e.agent = e.connection.agent;
     e.initialized = await e.agent.request("initialize", {
       protocolVersion: 1,
@@ -109,6 +141,7 @@ export class Editor {
   }
 
   async close() {
+    assert.deepEqual(this.wrong, []);
     this.connection.close();
     if (this.child && this.child.exitCode === null) {
       this.child.stdin.end();
@@ -116,6 +149,27 @@ export class Editor {
     }
     if (this.child) assert.equal(this.child.exitCode, 0, this.talk);
   }
+}
+
+// Another operator, with harness/acp/1 and its extension.
+export async function operator() {
+  const socket = new WebSocket(`ws://127.0.0.1:${process.env.PORT}/acp`, ["harness.acp.1"]);
+  const waiting = new Map(), events = [];
+  let last = 0;
+  socket.on("message", (text) => {
+    const m = JSON.parse(text);
+    if (m.method === "session/event") events.push(m.params.event);
+    else if (m.error) waiting.get(m.id)?.[1](new Error(m.error.message));
+    else waiting.get(m.id)?.[0](m.result);
+  });
+  await once(socket, "open");
+  const request = (method, params) => new Promise((...done) => {
+    waiting.set(++last, done);
+    socket.send(JSON.stringify({ jsonrpc: "2.0", id: last, method, params }));
+  });
+  await request("initialize", { protocolVersion: "harness/acp/1", clientName: "test",
+    capabilities: { streaming: true, permissioning: true, sessions: true, extensions: ["bridle/1"] } });
+  return { request, events, close: () => socket.close() };
 }
 
 // An error of this code.
