@@ -255,7 +255,9 @@ static void on_sandbox(struct br_cli_view *v, const json_t *data)
     const char *network = view_str(data, "network", &n);
     br_buf_printf(&v->out, ", network ");
     br_cli_put_line(&v->out, network, n, 10);
-    br_buf_printf(&v->out, ", %llu mounts\n", (unsigned long long)view_u64(data, "mounts"));
+    if (v->width >= 64)
+        br_buf_printf(&v->out, ", %llu mounts", (unsigned long long)view_u64(data, "mounts"));
+    br_buf_put_u8(&v->out, '\n');
 }
 
 static bool view_own(struct br_cli_view *v, const char *type, json_t *data)

@@ -68,7 +68,9 @@ void view_run_header(struct br_cli_view *v, const json_t *data)
     v->scripted = json_is_true(json_object_get(data, "scripted"));
     v->started = true;
     view_style_on(v, VIEW_BOLD);
-    br_buf_printf(&v->out, v->exec ? "bridle exec  " : "bridle run  ");
+    bool narrow = v->width < 64;
+    if (!narrow)
+        br_buf_printf(&v->out, v->exec ? "bridle exec  " : "bridle run  ");
     br_cli_put_line(&v->out, id, n, 48);
     view_style_off(v, VIEW_BOLD);
     br_buf_printf(&v->out, "\n");
@@ -86,11 +88,11 @@ void view_run_header(struct br_cli_view *v, const json_t *data)
     head(v, "rules");
     view_put_count(&v->out, view_u64(data, "rules"));
     const char *sha = view_str(data, "tableSha256", &n);
-    if (n >= 12) {
+    if (n >= 12 && !narrow) {
         br_buf_printf(&v->out, ", table ");
         br_cli_put_line(&v->out, sha, 12, 12);
     }
-    if (view_u64(data, "policyGeneration")) /* of bridle policy hold */
+    if (view_u64(data, "policyGeneration") && !narrow) /* of bridle policy hold */
         br_buf_printf(&v->out, ", generation %llu",
                       (unsigned long long)view_u64(data, "policyGeneration"));
     const char *profile = view_str(data, "profile", &n);
@@ -191,7 +193,7 @@ void br_cli_view_summary(struct br_cli_view *v)
                       v->scripted && v->width >= 64 ? " (scripted provider)" : "");
     }
     if (v->last_us > v->first_us) {
-        br_buf_printf(&v->out, ", ");
+        br_buf_printf(&v->out, v->width < 64 ? "\n%13s" : ", %s", "");
         view_put_duration(&v->out, (v->last_us - v->first_us) / 1000);
     }
     br_buf_printf(&v->out, "\n");
