@@ -60,17 +60,36 @@ static int gone(struct br_chan *c, int code, void *ctx, struct br_err *err)
 
 /* ---- a run ---- */
 
-static int on_event(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+static void say_event(const struct followed *f, uint64_t row, const char *bytes, size_t n)
 {
-    struct followed *f = ctx;
-    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(0);
-    (void)c;
-    uint64_t row = br_rd_u64(&m->rd);
-    br_require(br_msg_blob(m, BR_EVENT_MAX, &text, err) == 0);
+    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(BR_EVENT_MAX + 1);
+    br_buf_put(&text, bytes, n);
     const char *t = br_buf_cstr(&text), *type = strstr(t, "\"type\":\"") + 8;
     const char *p = strstr(t, "\"permissionId\":\"");
     say("EVENT %s %llu %.*s %.31s %s", f ? f->id : "-", (unsigned long long)row,
         (int)strcspn(type, "\""), type, p ? p + 16 : "-", t);
+}
+
+static int on_event(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(0);
+    (void)c;
+    uint64_t row = br_rd_u64(&m->rd);
+    br_require(br_msg_blob(m, BR_EVENT_MAX, &text, err) == 0);
+    say_event(ctx, row, (const char *)text.data, text.len);
+    return 0;
+}
+
+static int on_events(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    (void)c, (void)err;
+    uint64_t row = br_rd_u64(&m->rd);
+    while (m->rd.off < m->rd.len && !m->rd.failed) {
+        size_t n = 0;
+        const char *bytes = br_rd_bytes(&m->rd, BR_EVENT_MAX, &n);
+        br_require(bytes);
+        say_event(ctx, row++, bytes, n);
+    }
     return 0;
 }
 
@@ -108,6 +127,7 @@ static int on_answered(struct br_chan *c, struct br_msg *m, void *ctx, struct br
 
 static const struct br_msg_rule audit_rules[] = {
     {BR_MSG_EVENT, BR_PERMIT, 0, BR_MSG_MAX, 0, 1, on_event},
+    {BR_MSG_EVENTS, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_events},
     {BR_MSG_RUN_ROW, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_row},
     {BR_MSG_EVENTS_END, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_end},
 };
