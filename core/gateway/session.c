@@ -384,8 +384,10 @@ int session_on_checked(struct gateway *g, struct br_msg *m, struct br_err *err)
         return 0;
     }
     gw_counters(g)->sessions_created++;
-    gw_log(g, BR_LOG_INFO, "session.created", "session", s->id, "who", conn_who(s->owner)->name,
-           NULL);
+    char connection[24];
+    snprintf(connection, sizeof(connection), "%llu", (unsigned long long)conn_id(s->owner));
+    gw_log(g, BR_LOG_INFO, "session.created", "session", s->id, "connection", connection, "who",
+           conn_who(s->owner)->name, NULL);
     gw_timer_set(g, &s->timer, (uint64_t)gw_settings(g)->unprompted_seconds * 1000000u,
                  on_unprompted, s);
     session_changed(s);
