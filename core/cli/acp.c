@@ -261,6 +261,9 @@ int br_cli_acp(const struct br_cli_args *a)
         r = find_service(&b, a, &own, &err);
     if (r == 0 && br_loop_watch(b.loop, STDIN_FILENO, POLLIN, on_input, &b) < 0)
         r = br_err_errno(&err, BR_E_IO, "standard input could not be watched");
+    if (r == 0 && isatty(STDIN_FILENO))
+        fprintf(stderr, "bridle acp: an editor speaks to this with JSON, one message a line; see "
+                        "bridle-acp(1). Ctrl-D ends it.\n");
     if (r == 0)
         r = br_loop_run(b.loop, &b.done, &err);
     br_cli_remote_close(&b.remote, BR_WS_CLOSE_NORMAL, "");

@@ -283,14 +283,22 @@ static json_t *notice(const struct acp_scope *s, const char *severity, json_t *t
     return NULL;
 }
 
+/* What belongs to one answer of the model has one id, so that an editor can tell two apart. */
+static json_t *message(const json_t *data)
+{
+    const json_t *text = json_object_get(data, "text"), *stream = json_object_get(data, "stream");
+    if (json_string_length(text) == 0)
+        return NULL;
+    json_t *u = acp_map_text(json_string_value(text), json_string_length(text));
+    if (u && json_is_string(stream))
+        json_object_set(u, "messageId", (json_t *)stream);
+    return u;
+}
+
 json_t *acp_map_event(const struct acp_scope *s, const char *type, size_t n, const json_t *data)
 {
-    if (is(type, n, "bridle.text")) {
-        const json_t *text = json_object_get(data, "text");
-        return json_string_length(text)
-                   ? acp_map_text(json_string_value(text), json_string_length(text))
-                   : NULL;
-    }
+    if (is(type, n, "bridle.text"))
+        return message(data);
     if (is(type, n, "bridle.run") && s->replay)
         return json_pack("{s:s, s:{s:s, s:s}}", "sessionUpdate", "user_message_chunk", "content",
                          "type", "text", "text", str(data, "goal"));

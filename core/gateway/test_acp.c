@@ -241,6 +241,7 @@ static void test_turn(void **state)
     assert_string_equal(rig_text(rig_result("1"), "stopReason"), "end_turn");
 
     assert_string_equal(rig_text(rig_update("agent_message_chunk", 0), "content.text"), "Hi");
+    assert_string_equal(rig_text(rig_update("agent_message_chunk", 0), "messageId"), "t");
     assert_null(rig_update("agent_message_chunk", 1));
     json_t *call = rig_update("tool_call", 0);
     assert_string_equal(rig_text(call, "toolCallId"), "1.c1");
