@@ -4,6 +4,7 @@
 // Environment: also CONFIG (questions wait a second), POLICY, SCENARIO.
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
+import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { Editor, main, refused, selected } from "./editor.mjs";
@@ -11,6 +12,10 @@ import { Editor, main, refused, selected } from "./editor.mjs";
 const { CONFIG, POLICY, SCENARIO } = process.env;
 const open = (w) => Editor.open(w, { args: ["--root", w.dir, "--config", CONFIG, "--policy", POLICY,
   "--scenario", SCENARIO] });
+
+const read = (file) => readFileSync(file, "utf8").trim();
+const children = (pid) => read(`/proc/${pid}/task/${pid}/children`).split(" ").map(Number);
+const name = (pid) => read(`/proc/${pid}/comm`);
 
 await main({
   async prompt(w) {
@@ -47,10 +52,27 @@ await main({
     const e = await open(w);
     const prompt = e.prompt(await e.session(), "SLEEP").catch(() => "gone");
     await e.until((u) => u.status === "in_progress");
-    const [service] = readFileSync(`/proc/${e.child.pid}/task/${e.child.pid}/children`, "utf8").split(" ");
+    const [service] = children(e.child.pid);
     e.child.kill("SIGKILL");
     assert.equal(await prompt, "gone");
     while (existsSync(`/proc/${service}`)) await sleep(20);
+  },
+
+  // What the editor was asked by is gone: nobody is left whose yes would count, and it is told.
+  async gateway_dies(w) {
+    const e = await open(w);
+    e.answer = () => new Promise(() => {});
+    const prompt = e.prompt(await e.session(), "WRITE").catch(() => "gone");
+    await e.asked();
+    const [service] = children(e.child.pid);
+    const [gateway] = children(service).filter((pid) => name(pid) === "bridle-gateway");
+    process.kill(gateway, "SIGKILL");
+    assert.equal(await prompt, "gone");
+    if (e.child.exitCode === null) await once(e.child, "exit");
+    assert.equal(e.child.exitCode, 1);
+    assert.match(e.talk, /PEER_GONE/);
+    assert.ok(!existsSync(`/proc/${service}`));
+    assert.ok(!w.content("out/asked.txt"));
   },
 
   // Two at the same time, as two windows of an editor have.
