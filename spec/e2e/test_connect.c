@@ -12,9 +12,9 @@
 #include <cmocka.h>
 #include <poll.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "support/e2e.h"
+#include "tls/test_certs.h"
 
 #define ASK "these do (120 s): "
 #define ASK_NARROW "else no (120 s):" /* tmux drops blanks at the end */
@@ -39,9 +39,25 @@ static const char scenario[] =
     "hi\"]}}]},"
     "{\"text\":\"Done.\"}]}";
 
-static void begin(const char *settings)
+/* The line of the service that has this in it; free it. Before any other program is started, which
+ * would write into the same file. */
+static char *await_said(const char *text)
 {
-    char text[2048];
+    for (int i = 0; i < 800; i++) {
+        char *said = e2e_read(&t, "out.txt"), *at = said ? strstr(said, text) : NULL;
+        char *line = at && strchr(at, '\n') ? strndup(at, strcspn(at, " \n")) : NULL;
+        free(said);
+        if (line)
+            return line;
+        (void)poll(NULL, 0, 25);
+    }
+    fail_msg("the service never says '%s'", text);
+    return NULL;
+}
+
+/* Everything but the service. */
+static void prepare(void)
+{
     struct e2e_result r;
     e2e_open(&t, 0);
     snprintf(url, sizeof(url), "unix:%s/s.sock", t.dir);
@@ -50,13 +66,18 @@ static void begin(const char *settings)
     e2e_write(&t, "workspace/one/out/seed", "");
     e2e_write(&t, "policy.lua", policy);
     e2e_write(&t, "scenario.json", scenario);
-    snprintf(text, sizeof(text),
-             "return { api = 1, service = { root = '%s', listen = { '%s' }, %s } }\n", t.workspace,
-             url + 5, settings);
-    e2e_write(&t, "bridle.lua", text);
     e2e_run(&t, &r, "bridle", "activate", "run-v1", NULL);
     e2e_expect(&r, 0, NULL);
     e2e_result_free(&r);
+}
+
+/* `settings` begins inside of the list of listeners. */
+static void start(const char *settings)
+{
+    char text[2048];
+    snprintf(text, sizeof(text), "return { api = 1, service = { root = '%s', listen = { %s } }\n",
+             t.workspace, settings);
+    e2e_write(&t, "bridle.lua", text);
     char *const argv[] = {(char *)"bridle",
                           (char *)"serve",
                           (char *)"-c",
@@ -67,13 +88,15 @@ static void begin(const char *settings)
                           (char *)"scenario.json",
                           NULL};
     service = e2e_spawn(&t, argv, NULL);
-    for (int i = 0; i < 400; i++) { /* until it listens */
-        struct stat st;
-        if (stat(url + 5, &st) == 0)
-            return;
-        (void)poll(NULL, 0, 25);
-    }
-    fail_msg("the service does not listen");
+    free(await_said("unix:"));
+}
+
+static void begin(const char *settings)
+{
+    char text[512];
+    prepare();
+    snprintf(text, sizeof(text), "'%s' }, %s", url + 5, settings);
+    start(text);
 }
 
 static void end(void)
@@ -279,6 +302,65 @@ static void test_tmux(void **state)
     end();
 }
 
+/* ---- elsewhere --------------------------------------------------------------------------------
+ */
+
+static void write_pem(const char *path, const char *pem)
+{
+    char full[200];
+    e2e_write(&t, path, pem);
+    snprintf(full, sizeof(full), "%s/%s", t.dir, path);
+    assert_int_equal(chmod(full, 0600), 0);
+}
+
+/* TLS: who is certified by whom; no token, no entry, and none without TLS. */
+static void test_tls(void **state)
+{
+    (void)state;
+    struct e2e_result r;
+    char text[300];
+    struct cert good =
+        cert_make(NULL, &(struct cert_wish){.cn = "service", .san = "IP:127.0.0.1,DNS:localhost"});
+    struct cert other =
+        cert_make(NULL, &(struct cert_wish){.cn = "other", .san = "IP:127.0.0.1,DNS:localhost"});
+    struct cert client = cert_make(NULL, &(struct cert_wish){.cn = "ops laptop"});
+    prepare();
+    write_pem("service.pem", good.pem);
+    write_pem("service.key", good.key_pem);
+    write_pem("other.pem", other.pem);
+    write_pem("client.pem", client.pem);
+    write_pem("client.key", client.key_pem);
+    snprintf(text, sizeof(text),
+             "'%s', { address = '127.0.0.1:0', tls = true } }, tls = { cert = '%s/service.pem', "
+             "key = '%s/service.key', client_ca = '%s/client.pem' }, "
+             "certificates = { ['ops laptop'] = 'operate' }, ",
+             url + 5, t.dir, t.dir, t.dir);
+    start(text);
+    BR_CLEANUP_FREE char *wss = await_said("wss://");
+    e2e_run(&t, &r, "bridle", "connect", wss, "--ca-file", "service.pem", "--cert", "client.pem",
+            "--key", "client.key", "-C", "workspace/one", "echo", NULL);
+    sees(&r, 0, "| Done.");
+    e2e_run(&t, &r, "../tests/ptydrive", "-t", "60", "-e", ASK, "send:y", "--", bridle, "connect",
+            wss, "--ca-file", "service.pem", "--cert", "client.pem", "--key", "client.key", "-C",
+            "workspace/one", "touch", NULL);
+    sees(&r, 0, "answered by cert:ops laptop");
+    e2e_run(&t, &r, "bridle", "connect", wss, "--ca-file", "other.pem", "--cert", "client.pem",
+            "--key", "client.key", "--list", NULL);
+    sees(&r, 4, "(DENIED)");
+    e2e_run(&t, &r, "bridle", "connect", wss, "--list", NULL);
+    sees(&r, 4, "(DENIED)");
+    e2e_run(&t, &r, "bridle", "connect", wss, "--ca-file", "nowhere.pem", "--list", NULL);
+    sees(&r, 3, "'nowhere.pem' does not exist");
+    char plain[140]; /* to a listener that speaks TLS */
+    snprintf(plain, sizeof(plain), "ws%s", wss + 3);
+    e2e_run(&t, &r, "bridle", "connect", plain, "--timeout", "5", "--list", NULL);
+    sees(&r, 1, "the handshake");
+    end();
+    cert_free(&good);
+    cert_free(&other);
+    cert_free(&client);
+}
+
 /* A token that is none is refused, also where the peer alone would do. */
 static void test_token(void **state)
 {
@@ -326,6 +408,7 @@ int main(void)
         cmocka_unit_test_teardown(test_detach, teardown),
         cmocka_unit_test_teardown(test_tmux, teardown),
         cmocka_unit_test_teardown(test_token, teardown),
+        cmocka_unit_test_teardown(test_tls, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
