@@ -21,7 +21,8 @@
 #define MAIN_MODELS_MAX 128u
 /* Connections, two channels for each run that may go on, listeners and our own. */
 #define MAIN_FILES_BESIDE 4096u
-#define MAIN_NOFILE (12000u + MAIN_FILES_BESIDE)
+#define MAIN_CONNECTIONS_MAX 65536u /* that bridle.lua can say */
+#define MAIN_NOFILE (MAIN_CONNECTIONS_MAX + MAIN_FILES_BESIDE)
 /* How long the last connections may take to end when all is over. */
 #define MAIN_LEAVE_US (6u * 1000000u)
 
