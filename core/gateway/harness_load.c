@@ -31,7 +31,7 @@ struct harness_load {
     struct held *held, **held_end;
     size_t held_bytes;
     bool overflow, full;
-    bool waited; /* the reading was made to wait, and may have been given up for it */
+    bool waited;  /* the reading was made to wait, and may have been given up for it */
     uint64_t row; /* the last that was read */
     char status[32];
     struct harness_load *next;
