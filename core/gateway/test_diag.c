@@ -16,7 +16,21 @@
 
 #include <cmocka.h>
 
-#include "gateway/conn_priv.h"
+/* what happens between the question to the kernel and its answer */
+static void (*before_asking)(void), (*after_asking)(void);
+static ssize_t asking(int fd, const void *p, size_t n, int flags, const struct sockaddr *to,
+                      socklen_t nto)
+{
+    if (before_asking)
+        before_asking();
+    ssize_t r = sendto(fd, p, n, flags, to, nto);
+    if (after_asking)
+        after_asking();
+    return r;
+}
+#define sendto asking
+#include "gateway/diag.c"
+#undef sendto
 
 struct pair {
     int listener, ours, theirs;
@@ -63,7 +77,8 @@ static int connect_from(int family, uint16_t from, const char *to, uint16_t port
     return fd;
 }
 
-static void pair_make(struct pair *p, int family, const char *on, int client, const char *to)
+static void pair_make_at(struct pair *p, int family, const char *on, int client, const char *to,
+                         uint16_t port, uint16_t from)
 {
     struct sockaddr_storage ss;
     int zero = 0;
@@ -71,12 +86,17 @@ static void pair_make(struct pair *p, int family, const char *on, int client, co
     assert_true(p->listener >= 0);
     if (family == AF_INET6)
         (void)setsockopt(p->listener, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
-    socklen_t n = address(&ss, family, on, 0);
+    socklen_t n = address(&ss, family, on, port);
     assert_int_equal(bind(p->listener, (struct sockaddr *)&ss, n), 0);
     assert_int_equal(listen(p->listener, 8), 0);
-    p->theirs = connect_from(client, 0, to, port_of(p->listener));
+    p->theirs = connect_from(client, from, to, port_of(p->listener));
     p->ours = accept(p->listener, NULL, NULL);
     assert_true(p->ours >= 0);
+}
+
+static void pair_make(struct pair *p, int family, const char *on, int client, const char *to)
+{
+    pair_make_at(p, family, on, client, to, 0, 0);
 }
 
 static void pair_end(struct pair *p)
@@ -171,6 +191,56 @@ static void port_again(void **state)
     close(diag);
 }
 
+/* The same, while the kernel is asked: its answer is about the other one. */
+static struct pair racing;
+static int second;
+
+static void reset_first(void)
+{
+    struct linger reset = {.l_onoff = 1};
+    assert_int_equal(setsockopt(racing.theirs, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)), 0);
+    br_close(&racing.theirs);
+}
+
+static void reuse_port(void)
+{
+    uint16_t from = port_of(racing.theirs);
+    reset_first();
+    racing.theirs = connect_from(AF_INET, from, "127.0.0.1", port_of(racing.listener));
+    second = accept(racing.listener, NULL, NULL);
+    assert_true(second >= 0);
+}
+
+static void close_first(void)
+{
+    br_close(&racing.theirs);
+}
+
+static void race(void **state)
+{
+    uid_t uid = 4242;
+    int diag = diag_open();
+    (void)state;
+    pair_make(&racing, AF_INET, "127.0.0.1", AF_INET, "127.0.0.1");
+    before_asking = reuse_port;
+    assert_int_equal(diag_peer_uid(diag, racing.ours, &uid), -1);
+    before_asking = NULL;
+    assert_int_equal(diag_peer_uid(diag, second, &uid), 0); /* control */
+    uid = 4242;
+    br_close(&second);
+    pair_end(&racing);
+    void (*const ends[])(void) = {reset_first, close_first};
+    for (size_t i = 0; i < BR_ARRAY_LEN(ends); i++) { /* it was there, and is no more */
+        pair_make(&racing, AF_INET, "127.0.0.1", AF_INET, "127.0.0.1");
+        after_asking = ends[i];
+        assert_int_equal(diag_peer_uid(diag, racing.ours, &uid), -1);
+        after_asking = NULL;
+        pair_end(&racing);
+    }
+    assert_int_equal(uid, 4242);
+    close(diag);
+}
+
 static void up(void)
 {
     struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP};
@@ -188,13 +258,17 @@ static void other_namespace(void **state)
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        struct pair p;
+        struct pair here, p;
         uid_t uid;
         int outside = diag_open();
+        pair_make(&here, AF_INET, "127.0.0.1", AF_INET, "127.0.0.1");
+        if (diag_peer_uid(outside, here.ours, &uid) != 0)
+            _exit(3); /* control */
         if (unshare((geteuid() ? CLONE_NEWUSER : 0) | CLONE_NEWNET) < 0)
             _exit(8);
         up();
-        pair_make(&p, AF_INET, "127.0.0.1", AF_INET, "127.0.0.1");
+        pair_make_at(&p, AF_INET, "127.0.0.1", AF_INET, "127.0.0.1", port_of(here.listener),
+                     port_of(here.theirs));
         int inside = diag_open();
         if (diag_peer_uid(outside, p.ours, &uid) == 0)
             _exit(1);
@@ -209,10 +283,8 @@ static void other_namespace(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(families),
-        cmocka_unit_test(nobody),
-        cmocka_unit_test(port_again),
-        cmocka_unit_test(other_namespace),
+        cmocka_unit_test(families), cmocka_unit_test(nobody),          cmocka_unit_test(port_again),
+        cmocka_unit_test(race),     cmocka_unit_test(other_namespace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
