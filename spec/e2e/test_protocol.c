@@ -193,7 +193,7 @@ static void test_run_and_asks(void **state)
     assert_non_null(strstr(text, "\"id\":2,\"result\":{\"status\":\"completed\",\"events\":[],"
                                  "\"finalText\":\"Done.\",\"usage\":{\"promptTokens\":"));
     check_record(c.session, "completed", &c);
-    assert_true(c.next_seq > 8 && !strstr((char *)c.seen.data, "bridle."));
+    assert_true(c.next_seq > 8 && !strstr(br_buf_cstr(&c.seen), "bridle."));
     /* a question of each kind of answer; the second of them by another client */
     strict_new(&c, "one");
     strict_prompt(&c, "touch");
