@@ -7,6 +7,8 @@
  * after the turn (list `dead`).
  */
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -167,7 +169,10 @@ int tls_conns_watch(struct tls_conns *s, int fd, uint32_t events)
 static void hand_over(struct tls_conns *s, struct tls_conn *c)
 {
     const struct br_err ok = {.code = BR_OK};
-    int pair[2];
+    int pair[2], one = 1;
+    /* Nothing follows that acknowledges what the client said last, and what it says next may wait
+     * for that (Nagle): without this, for the 40 ms of a delayed acknowledgement. */
+    (void)setsockopt(c->net, IPPROTO_TCP, TCP_QUICKACK, &one, sizeof(one));
     if (c->plain < 0) {
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) < 0) {
             shake_failed(s, c, BR_E_IO, "there are no descriptors for it");
