@@ -47,6 +47,17 @@ await main({
     await e.close();
   },
 
+  // Where the operator names no policy for it, the one that is held on this machine counts; the
+  // built-in one would have let this be written.
+  async held_policy(w) {
+    const e = await Editor.open(w, { args: ["--root", w.dir, "--scenario", SCENARIO] });
+    e.answer = () => selected("reject_once");
+    assert.equal((await e.prompt(await e.session(), "WRITE")).stopReason, "end_turn");
+    assert.equal(e.asks.length, 1);
+    assert.ok(!w.content("out/asked.txt"));
+    await e.close();
+  },
+
   // Killed in the middle of a tool call: nobody is left to end the service, and it ends all the same.
   async killed(w) {
     const e = await open(w);
