@@ -7,6 +7,7 @@
  *   READ id|row|limit|before|words | ANSWER id permission scope who | DROP id (its channels)
  *   DIE | BAD (breaks the protocol) | DEAF (hears nothing more)
  */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -224,7 +225,9 @@ static int on_reading(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
     br_rd_str(&m->rd, text, sizeof(text));
     say("READING %s %s", br_code_name((int)code), text);
     int fd = br_msg_take_fd(m);
-    if (fd >= 0)
+    if (fd >= 0 && reader.fd >= 0)
+        br_close(&fd); /* one at a time is read */
+    else if (fd >= 0)
         follow(&reader, fd, audit_rules, BR_ARRAY_LEN(audit_rules), NULL);
     return 0;
 }
@@ -287,7 +290,12 @@ static char *word(char **at, char end)
 
 static void ask(enum br_msg_type type, const struct br_out *o)
 {
-    (void)br_chan_send(&sup, type, 7, o, NULL);
+    /* both ends may have much to say: who cannot write reads */
+    while (br_chan_send(&sup, type, 7, o, NULL) == -BR_E_TIMEOUT) {
+        struct pollfd p = {.fd = sup.fd, .events = POLLIN | POLLOUT};
+        if (poll(&p, 1, -1) == 1 && (p.revents & POLLIN))
+            (void)br_chan_dispatch(&sup, NULL);
+    }
 }
 
 static void obey(char *text)
@@ -415,6 +423,7 @@ int main(void)
     for (unsigned i = 0; i < RUNS_MAX; i++)
         runs[i].session.fd = runs[i].audit.fd = -1;
     br_chan_init(&sup, 3, "bridled", sup_rules, BR_ARRAY_LEN(sup_rules), NULL);
+    (void)fcntl(3, F_SETFL, O_NONBLOCK);
     br_require(br_loop_watch_chan(loop, &sup, gone, NULL) == 0);
     return br_loop_run(loop, NULL, NULL) < 0;
 }

@@ -276,6 +276,25 @@ static void test_tasks(void **state)
     served_stop(&s);
 }
 
+/* What is remembered is bounded, at the limit and one beyond it; what is forgotten makes room. */
+static void test_limits(void **state)
+{
+    char last[BR_ID_MAX];
+    (void)state;
+    started("");
+    for (unsigned i = 0; i < 4096; i++) {
+        served_say(&s, "CHECK one||");
+        served_hear(&s, "CHECKED OK ");
+    }
+    snprintf(last, sizeof(last), "%s", served_word(&s, 2));
+    refused("one||", "LIMIT_EXCEEDED", "which is its limit");
+    served_say(&s, "FORGET %s", last);
+    served_say(&s, "CHECK one||");
+    served_hear(&s, "CHECKED OK ");
+    refused("one||", "LIMIT_EXCEEDED", "which is its limit");
+    served_stop(&s);
+}
+
 /* A session that was made and is forgotten is gone; a gateway that breaks the rules is ended. */
 static void test_rules(void **state)
 {
@@ -356,6 +375,7 @@ int main(void)
         cmocka_unit_test(test_swapped_workspace),
         cmocka_unit_test(test_tasks),
         cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_limits),
     };
     const struct CMUnitTest ordinary[] = {cmocka_unit_test(test_ordinary)};
     e2e_isolate();

@@ -168,6 +168,43 @@ static void test_peers(void **state)
     served_stop(&s);
 }
 
+/* A little later each time: before its bridled has said anything, while the sandbox is made, while
+ * it runs, at its end. Whatever it was, it is over, once, and is not called well if it was not. */
+static void test_moments(void **state)
+{
+    static const unsigned after_ms[] = {0, 15, 40, 80, 160};
+    char id[BR_ID_MAX], want[128];
+    (void)state;
+    started();
+    for (size_t i = 0; i < BR_ARRAY_LEN(after_ms); i++) {
+        served_begin(&s, "one", "echo", id);
+        usleep(after_ms[i] * 1000);
+        kill_run_bridled();
+        snprintf(want, sizeof(want), "ENDED %s ", id);
+        served_hear(&s, want);
+        bool well = strcmp(served_word(&s, 2), "OK") == 0;
+        struct e2e_result r;
+        e2e_run(&s.t, &r, "bridle", "show", id, "--json", NULL);
+        if (r.status == 0 && r.out.len)
+            served_record(&s, id,
+                          well || strstr((char *)r.out.data, "\"status\":\"completed\"")
+                              ? "completed"
+                              : "failed");
+        else
+            assert_false(well);
+        e2e_result_free(&r);
+    }
+    for (size_t i = 0; i < BR_ARRAY_LEN(after_ms); i++) {
+        served_begin(&s, "one", "echo", id);
+        usleep(after_ms[i] * 1000);
+        kill_one("bridle-gateway", 0);
+        assert_null(served_try(&s, "nothing"));
+        served_connect(&s);
+    }
+    expect_works();
+    served_stop(&s);
+}
+
 static void test_audit(void **state)
 {
     char id[BR_ID_MAX], want[128];
@@ -206,6 +243,7 @@ int main(void)
         cmocka_unit_test(test_run_bridled),
         cmocka_unit_test(test_run_bridled_and_audit),
         cmocka_unit_test(test_peers),
+        cmocka_unit_test(test_moments),
         cmocka_unit_test(test_audit),
     };
     e2e_isolate();
