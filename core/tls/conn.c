@@ -58,11 +58,11 @@ static int on_deadline(void *ctx, struct br_err *err);
 
 static void arm(struct tls_conns *s)
 {
+    const struct tls_conn *of[] = {s->shaking.first, s->draining.first, s->lingering.first};
     uint64_t first = UINT64_MAX, now = br_now_us();
-    if (s->shaking.first)
-        first = s->shaking.first->deadline_us;
-    if (s->lingering.first && s->lingering.first->deadline_us < first)
-        first = s->lingering.first->deadline_us;
+    for (unsigned i = 0; i < BR_ARRAY_LEN(of); i++)
+        if (of[i] && of[i]->deadline_us < first)
+            first = of[i]->deadline_us;
     br_loop_timer_cancel(s->loop, &s->timer);
     if (first != UINT64_MAX)
         s->timer = br_loop_timer(s->loop, first > now ? first - now : 0, on_deadline, s);
@@ -96,6 +96,8 @@ static int on_deadline(void *ctx, struct br_err *err)
     s->timer = 0;
     while ((c = s->shaking.first) && c->deadline_us <= now)
         shake_failed(s, c, BR_E_TIMEOUT, "the TLS handshake took too long");
+    while ((c = s->draining.first) && c->deadline_us <= now)
+        tls_conn_end(s, c);
     while ((c = s->lingering.first) && c->deadline_us <= now)
         tls_conn_end(s, c);
     bury(s);
@@ -123,12 +125,13 @@ void tls_conn_end(struct tls_conns *s, struct tls_conn *c)
     s->ended(s->ctx);
 }
 
-void tls_conn_linger(struct tls_conns *s, struct tls_conn *c)
+/* It ends after this time, whatever it does. */
+void tls_conn_limit(struct tls_conns *s, struct tls_conn *c, struct tls_list *list, uint64_t us)
 {
-    if (c->list == &s->lingering)
+    if (c->list == list || s->leaving)
         return;
-    c->deadline_us = br_now_us() + TLS_LINGER_US;
-    tls_conn_move(c, &s->lingering);
+    c->deadline_us = br_now_us() + us;
+    tls_conn_move(c, list);
     arm(s);
 }
 
@@ -315,8 +318,9 @@ void tls_conns_leave(struct tls_conns *s, uint64_t us)
     uint64_t until = br_now_us() + us;
     while ((c = s->shaking.first))
         tls_conn_end(s, c);
-    while ((c = s->open.first))
+    while ((c = s->open.first ? s->open.first : s->draining.first))
         tls_conn_move(c, &s->lingering);
+    s->leaving = true;
     for (c = s->lingering.first; c; c = c->next)
         c->deadline_us = until;
     bury(s);
@@ -325,7 +329,7 @@ void tls_conns_leave(struct tls_conns *s, uint64_t us)
 
 void tls_conns_free(struct tls_conns *s)
 {
-    struct tls_list *lists[] = {&s->shaking, &s->open, &s->lingering};
+    struct tls_list *lists[] = {&s->shaking, &s->open, &s->draining, &s->lingering};
     for (unsigned i = 0; i < BR_ARRAY_LEN(lists); i++)
         while (lists[i]->first)
             tls_conn_end(s, lists[i]->first);

@@ -214,12 +214,14 @@ void tls_conn_shovel(struct tls_conns *s, struct tls_conn *c)
         tls_conn_end(s, c);
         return;
     }
-    if (c->plain_end && !c->plain_gone && is_gone(c->plain)) {
+    if ((c->plain_end || c->to_net.p) && !c->plain_gone && is_gone(c->plain)) {
         c->plain_gone = true;
         forget(&c->to_plain);
     }
-    if (c->net_shut && c->plain_gone)
-        tls_conn_linger(s, c);
+    if (c->plain_gone && c->net_shut)
+        tls_conn_limit(s, c, &s->lingering, TLS_LINGER_US);
+    else if (c->plain_gone) /* the peer may not read, ever */
+        tls_conn_limit(s, c, &s->draining, s->handshake_us);
     bool reads_net = !c->net_end && !c->to_plain.p;
     bool reads_plain = !c->plain_end && !c->to_net.p;
     bool writes_net = c->to_net.p || c->wants_write || (c->plain_end && !c->net_shut);

@@ -20,33 +20,26 @@
 
 #include <cmocka.h>
 
-#include "tls/test_rig.h"
+#include "tls/test_server.h"
 
-static struct cert authority, other, server, laptop;
+/* The server of these tests has more names. */
+static struct cert named;
 
 static int setup(void **state)
 {
-    (void)state;
-    (void)signal(SIGPIPE, SIG_IGN);
-    authority = cert_make(NULL, &(struct cert_wish){.cn = "authority"});
-    other = cert_make(NULL, &(struct cert_wish){.cn = "authority"});
-    server = cert_make(&authority,
-                       &(struct cert_wish){.cn = "cn.example",
-                                           .san = "DNS:a.example,DNS:*.b.example,DNS:*c.example,"
-                                                  "IP:127.0.0.1,IP:::1",
-                                           .usage = "serverAuth"});
-    laptop = cert_make(&authority, &(struct cert_wish){.cn = "ops laptop", .usage = "clientAuth"});
+    (void)server_setup(state);
+    named = cert_make(&authority,
+                      &(struct cert_wish){.cn = "cn.example",
+                                          .san = "DNS:a.example,DNS:*.b.example,DNS:*c.example,"
+                                                 "IP:127.0.0.1,IP:::1",
+                                          .usage = "serverAuth"});
     return 0;
 }
 
 static int teardown(void **state)
 {
-    (void)state;
-    cert_free(&authority);
-    cert_free(&other);
-    cert_free(&server);
-    cert_free(&laptop);
-    return 0;
+    cert_free(&named);
+    return server_teardown(state);
 }
 
 static void serve(struct tls_rig *r, const struct cert *c)
@@ -54,7 +47,7 @@ static void serve(struct tls_rig *r, const struct cert *c)
     assert_true(tls_rig_start(r, &(struct tls_rig_options){.chain = c->pem, .key = c->key_pem}));
 }
 
-static void assert_through(int a, int b)
+static void assert_both_ways(int a, int b)
 {
     char got[5];
     assert_true(fd_send_all(a, "hello", 5));
@@ -72,7 +65,7 @@ static void assert_speaks(struct tls_rig *s, const char *host, const struct tls_
     int fd = tls_rig_connect(&c, host, tls_dial(s->port), o);
     assert_true(fd >= 0);
     assert_true(tls_rig_next(s));
-    assert_through(fd, s->plain);
+    assert_both_ways(fd, s->plain);
     (void)close(fd);
     assert_true(fd_at_end(s->plain));
     br_close(&s->plain);
@@ -105,7 +98,7 @@ static void test_names_of_servers(void **state)
                                        "a.example.", "127.0.0.1", "::1"};
     static const char *const bad[] = {"b.example",  "x.y.b.example", "a.example.org", "127.0.0.2",
                                       "cn.example", "xc.example",    "localhost",     "::2"};
-    serve(&s, &server);
+    serve(&s, &named);
     for (unsigned i = 0; i < BR_ARRAY_LEN(good); i++)
         assert_speaks(&s, good[i], &trust);
     for (unsigned i = 0; i < BR_ARRAY_LEN(bad); i++)
@@ -130,8 +123,8 @@ static void test_who_is_trusted(void **state)
         const struct cert *cert;
         const char *authorities, *reason;
     } bad[] = {
-        {&server, other.pem, "certificate"},
-        {&server, NULL, "local issuer"}, /* those of the system do not know it */
+        {&named, other.pem, "certificate"},
+        {&named, NULL, "local issuer"}, /* those of the system do not know it */
         {&expired, authority.pem, "expired"},
         {&self, authority.pem, "self"},
         {&purpose, authority.pem, "certificate"},
@@ -157,8 +150,8 @@ static void test_its_own_certificate(void **state)
     struct tls_rig s, c;
     const struct tls_rig_options mine = {
         .authorities = authority.pem, .chain = laptop.pem, .key = laptop.key_pem};
-    assert_true(tls_rig_start(&s, &(struct tls_rig_options){.chain = server.pem,
-                                                            .key = server.key_pem,
+    assert_true(tls_rig_start(&s, &(struct tls_rig_options){.chain = named.pem,
+                                                            .key = named.key_pem,
                                                             .authorities = authority.pem,
                                                             .require = true}));
     assert_speaks(&s, "a.example", &mine);
@@ -242,7 +235,7 @@ static void test_last_words(void **state)
     uint8_t *text = malloc(N), *got = malloc(N);
     assert_true(text && got);
     memset(text, 'w', N);
-    serve(&s, &server);
+    serve(&s, &named);
     int fd = tls_rig_connect(&c, "a.example", tls_dial(s.port),
                              &(struct tls_rig_options){.authorities = authority.pem});
     assert_true(fd >= 0);
@@ -273,7 +266,7 @@ static void test_the_server_ends(void **state)
     (void)state;
     struct tls_rig s, c;
     char got[3];
-    serve(&s, &server);
+    serve(&s, &named);
     int fd = tls_rig_connect(&c, "a.example", tls_dial(s.port),
                              &(struct tls_rig_options){.authorities = authority.pem});
     assert_true(fd >= 0);

@@ -22,82 +22,8 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 
-#include "tls/test_rig.h"
+#include "tls/test_server.h"
 #include "wire/types.h"
-
-static struct cert authority, other, server, laptop;
-
-static int setup(void **state)
-{
-    (void)state;
-    (void)signal(SIGPIPE, SIG_IGN);
-    authority = cert_make(NULL, &(struct cert_wish){.cn = "authority"});
-    other = cert_make(NULL, &(struct cert_wish){.cn = "authority"}); /* the same name */
-    server = cert_make(&authority, &(struct cert_wish){.cn = "server",
-                                                       .san = "DNS:localhost,IP:127.0.0.1",
-                                                       .usage = "serverAuth"});
-    laptop = cert_make(&authority, &(struct cert_wish){.cn = "ops laptop", .usage = "clientAuth"});
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    cert_free(&authority);
-    cert_free(&other);
-    cert_free(&server);
-    cert_free(&laptop);
-    return 0;
-}
-
-static void start(struct tls_rig *r)
-{
-    assert_true(
-        tls_rig_start(r, &(struct tls_rig_options){.chain = server.pem, .key = server.key_pem}));
-}
-
-static void start_mutual(struct tls_rig *r, bool require)
-{
-    assert_true(tls_rig_start(r, &(struct tls_rig_options){.chain = server.pem,
-                                                           .key = server.key_pem,
-                                                           .authorities = authority.pem,
-                                                           .require = require}));
-}
-
-static const struct tls_client_options trusting = {.trust = &authority};
-
-static void assert_through(struct tls_client *c, int plain)
-{
-    char got[5];
-    assert_true(tls_send_all(c->ssl, "hello", 5));
-    assert_true(fd_recv_all(plain, got, 5));
-    assert_memory_equal(got, "hello", 5);
-    assert_true(fd_send_all(plain, "world", 5));
-    assert_true(tls_recv_all(c->ssl, got, 5));
-    assert_memory_equal(got, "world", 5);
-}
-
-/* Nobody gets in who connects so: the end comes, and the gateway hears of nobody. */
-static void assert_refused(struct tls_rig *r, const struct tls_client_options *o)
-{
-    struct tls_client c;
-    char byte;
-    if (tls_client_open(&c, r->port, o)) /* TLS 1.3 tells a client only afterwards */
-        assert_true(SSL_read(c.ssl, &byte, 1) <= 0);
-    tls_client_close(&c);
-    assert_true(tls_rig_none(r));
-}
-
-static void assert_serves(struct tls_rig *r, const struct tls_client_options *o, const char *name)
-{
-    struct tls_client c;
-    assert_true(tls_client_open(&c, r->port, o));
-    assert_true(tls_rig_next(r));
-    assert_string_equal(r->name, name);
-    assert_through(&c, r->plain);
-    br_close(&r->plain);
-    tls_client_close(&c);
-}
 
 /* ---- handshakes ---- */
 
@@ -476,108 +402,6 @@ static void test_reset(void **state)
     assert_int_equal(tls_rig_stop(&r), 0);
 }
 
-/* ---- limits ---- */
-
-static void test_connection_limit(void **state)
-{
-    (void)state;
-    struct tls_rig r;
-    struct tls_client c[3];
-    int plain[3];
-    assert_true(tls_rig_start(
-        &r,
-        &(struct tls_rig_options){.chain = server.pem, .key = server.key_pem, .connections = 3}));
-    for (unsigned i = 0; i < 3; i++) {
-        assert_true(tls_client_open(&c[i], r.port, &trusting));
-        assert_true(tls_rig_next(&r));
-        plain[i] = br_steal_fd(&r.plain);
-    }
-    assert_refused(&r, &trusting);
-    for (unsigned i = 0; i < 3; i++)
-        assert_through(&c[i], plain[i]);
-    tls_client_close(&c[1]);
-    assert_true(fd_at_end(plain[1]));
-    br_close(&plain[1]);
-    /* as soon as it has noticed */
-    bool opened = false;
-    for (unsigned i = 0; i < 100 && !opened; i++) {
-        opened = tls_client_open(&c[1], r.port, &trusting);
-        if (!opened) {
-            tls_client_close(&c[1]);
-            (void)poll(NULL, 0, 20);
-        }
-    }
-    assert_true(opened);
-    assert_true(tls_rig_next(&r));
-    for (unsigned i = 0; i < 3; i++)
-        tls_client_close(&c[i]);
-    br_close(&plain[0]);
-    br_close(&plain[2]);
-    assert_int_equal(tls_rig_stop(&r), 0);
-}
-
-/* Who only connects makes room for who speaks, the oldest first. */
-static void test_silent_ones_make_room(void **state)
-{
-    (void)state;
-    struct tls_rig r;
-    struct tls_client c[3];
-    int silent[3], plain[3];
-    char byte;
-    assert_true(tls_rig_start(
-        &r,
-        &(struct tls_rig_options){.chain = server.pem, .key = server.key_pem, .connections = 3}));
-    for (unsigned i = 0; i < 3; i++)
-        silent[i] = tls_dial(r.port);
-    for (unsigned i = 0; i < 3; i++) {
-        assert_true(tls_client_open(&c[i], r.port, &trusting));
-        assert_true(tls_rig_next(&r));
-        plain[i] = br_steal_fd(&r.plain);
-        assert_true(fd_at_end(silent[i]));
-        for (unsigned k = i + 1; k < 3; k++)
-            assert_int_equal(recv(silent[k], &byte, 1, MSG_DONTWAIT), -1);
-    }
-    assert_refused(&r, &trusting); /* but not who is in */
-    for (unsigned i = 0; i < 3; i++) {
-        assert_through(&c[i], plain[i]);
-        tls_client_close(&c[i]);
-        br_close(&plain[i]);
-        br_close(&silent[i]);
-    }
-    assert_int_equal(tls_rig_stop(&r), 0);
-}
-
-/* A gateway that is busy gets all of them later. */
-static void test_busy_gateway(void **state)
-{
-    (void)state;
-    enum { N = 320 };
-    struct tls_rig r;
-    static struct tls_client c[N];
-    assert_true(tls_rig_start(
-        &r,
-        &(struct tls_rig_options){.chain = server.pem, .key = server.key_pem, .connections = N}));
-    for (unsigned i = 0; i < N; i++) {
-        assert_true(tls_client_open(&c[i], r.port, &trusting));
-        assert_true(tls_send_all(c[i].ssl, &i, sizeof(i)));
-    }
-    bool seen[N] = {false};
-    for (unsigned i = 0; i < N; i++) {
-        unsigned which = N, back = N;
-        assert_true(tls_rig_next(&r));
-        assert_true(fd_recv_all(r.plain, &which, sizeof(which)));
-        assert_true(which < N && !seen[which]);
-        seen[which] = true;
-        assert_true(fd_send_all(r.plain, &which, sizeof(which)));
-        assert_true(tls_recv_all(c[which].ssl, &back, sizeof(back)));
-        assert_int_equal(back, which);
-        br_close(&r.plain);
-    }
-    for (unsigned i = 0; i < N; i++)
-        tls_client_close(&c[i]);
-    assert_int_equal(tls_rig_stop(&r), 0);
-}
-
 /* ---- files of the operator ---- */
 
 static void test_reload(void **state)
@@ -776,14 +600,11 @@ int main(void)
         cmocka_unit_test(test_half_close),
         cmocka_unit_test(test_close_loses_nothing),
         cmocka_unit_test(test_reset),
-        cmocka_unit_test(test_connection_limit),
-        cmocka_unit_test(test_silent_ones_make_room),
-        cmocka_unit_test(test_busy_gateway),
         cmocka_unit_test(test_reload),
         cmocka_unit_test(test_files_that_are_wrong),
         cmocka_unit_test(test_role),
         cmocka_unit_test(test_gateway_gone),
         cmocka_unit_test(test_messages_out_of_place),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, server_setup, server_teardown);
 }

@@ -52,9 +52,11 @@ struct tls_conns {
     struct br_loop *loop;
     int epoll;
     unsigned n, max;
-    uint64_t handshake_us;
-    struct tls_list open, dead, shaking, lingering; /* the last two by their deadline */
+    uint64_t handshake_us; /* also for what is left when the plain side has closed */
+    struct tls_list open, dead;
+    struct tls_list shaking, draining, lingering; /* each by its deadline */
     int timer;
+    bool leaving; /* all have the same deadline */
     /* A handshake is done (0) or has failed; in the second case the connection ends afterwards.
      * Negative: it ends. 1: call again after tls_conns_hand_over(). */
     int (*shaken)(void *ctx, struct tls_conn *c, const struct br_err *why);
@@ -107,7 +109,7 @@ int tls_conns_serve(struct tls_conns *s, void (*other)(void *ctx, int fd, uint32
 /* conn.c for shovel.c and back: */
 void tls_conn_end(struct tls_conns *s, struct tls_conn *c);
 void tls_conn_move(struct tls_conn *c, struct tls_list *to);
-void tls_conn_linger(struct tls_conns *s, struct tls_conn *c);
+void tls_conn_limit(struct tls_conns *s, struct tls_conn *c, struct tls_list *list, uint64_t us);
 /* Move what can be moved; what has to be waited for is then watched. */
 void tls_conn_shovel(struct tls_conns *s, struct tls_conn *c);
 void tls_conn_watch(struct tls_conns *s, struct tls_conn *c, uint32_t net, uint32_t plain);
