@@ -124,6 +124,24 @@ async function main(browser) {
   await page.until(ended + " && document.querySelector('.meta').innerText.includes('canceled')");
   assert.equal(made("canceled"), false);
 
+  // The gateway dies while a question is open: the page finds the new one, and what the record says.
+  await start(page, "It is to be canceled, too");
+  await page.until(armed);
+  const gateway = fs.readdirSync("/proc").filter((pid) => /^[0-9]+$/.test(pid)).find((pid) => {
+    try {
+      return fs.readlinkSync(`/proc/${pid}/exe`).endsWith("/bridle-gateway");
+    } catch {
+      return false;
+    }
+  });
+  process.kill(Number(gateway), "SIGKILL");
+  await page.until("document.documentElement.dataset.link !== 'ready'");
+  // What it had been given for its token has died with it; here the operating system still knows it.
+  await page.until("document.documentElement.dataset.link === 'ready' && document.querySelector('.toast').innerText.includes('and were token:operate-token (operate)')");
+  await page.until(ended + " && document.querySelector('.dock').hidden");
+  assert.equal(made("canceled"), false);
+  page.console.length = 0; // it says that the connection was lost
+
   // A session that tries to get into the page.
   await start(page, "Try <script>window.pwned = 7</script> \u202e");
   await page.until(armed + " && " + feed("I will make") + " === false");
@@ -146,7 +164,7 @@ async function main(browser) {
   // Who gives no token is known by the operating system.
   const local = await board(browser, "");
   assert.equal(await local.eval("document.querySelector('.who').innerText"), `uid:${process.getuid()} operate`);
-  await local.until("document.querySelectorAll('.past .session-row').length === 6");
+  await local.until("document.querySelectorAll('.past .session-row').length === 7");
 
   const origin = new URL(url).origin;
   for (const p of [page, second, third, local]) {

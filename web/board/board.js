@@ -140,9 +140,10 @@ class Board {
   }
 
   async ready(info) {
+    const was = this.who();
     this.info = info;
     this.state = "ready";
-    this.say("");
+    this.say(was && was !== this.who() ? `You are known as ${this.who()} now, and were ${was}.` : "");
     this.who_.replaceChildren();
     put(this.who_, info.bridle.name, el("span.dim", null, " " + info.bridle.access),
       info.bridle.name.startsWith("token:") ? el("button.plain", { type: "button", "data-do": "logout", onclick: () => this.link.logout() }, "Sign out") : null);
