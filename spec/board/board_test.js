@@ -210,6 +210,19 @@ test("a connection that is lost: nothing is lost, nothing comes twice", async ({
   await page.until("document.querySelector('.card.over')?.innerText.includes('allowed once by uid:7')");
 });
 
+test("a record that is not closed yet is read to its end", async ({ page, mock }) => {
+  const s = waiting(mock);
+  s.row.live = false; // who told of it has died
+  await open(page, mock, s);
+  await page.until("document.querySelector('.item.call')");
+  for (const c of mock.clients) c.follows.clear();
+  s.resolve("p1", "deny", "", "once", "the run was canceled");
+  s.say("agent.stopped", { agentId: "a", status: "canceled", steps: 1, toolCalls: 2 });
+  s.row.status = "canceled";
+  await page.until("document.querySelector('.item.end')");
+  assert.equal(await page.eval("document.querySelectorAll('.item.end').length"), 1);
+});
+
 test("a stream that is not whole is read again", async ({ page, mock }) => {
   const s = waiting(mock);
   await open(page, mock, s);

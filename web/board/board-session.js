@@ -289,10 +289,11 @@ export class SessionView {
 
   // All that had happened is here: a session that has ended is read from its beginning.
   loaded() {
-    if (!this.app.isLive(this.id) && !this.wasLive) {
+    if (!this.app.isLive(this.id) && !this.read) {
       this.list.setEnd(false);
       this.scroller.scrollTop = 0;
     }
+    this.read = true;
     this.update();
     if (this.app.wantAsk && this.focusAsk()) this.app.wantAsk = false;
     this.list.schedule();

@@ -268,6 +268,7 @@ class Board {
       t.loading = false;
       t.failures = 0;
       if (!r.live && this.live.delete(id)) this.liveChanged();
+      if (!r.live && !stream.stopped && !ENDED.has(r.status)) this.followLater(id, t);
       for (const a of stream.openAsks()) this.announced.add(a.id);
       if (this.view && this.view.id === id) {
         this.view.say("");
@@ -279,6 +280,15 @@ class Board {
       if (this.view && this.view.id === id && this.connected())
         this.view.say(e instanceof RpcError && e.code === -32010 ? "There is no session with this id." : "The session could not be read: " + e.message, "bad");
     }
+  }
+
+  // Nobody tells of it any more, and its record is not closed yet: somebody is about to.
+  followLater(id, t) {
+    t.followed = false;
+    t.wait = Math.min(t.wait ? 2 * t.wait : 500, 15000);
+    setTimeout(() => {
+      if (this.current === id && this.streams.get(id) === t) this.follow(id);
+    }, t.wait);
   }
 
   unfollow(id) {
@@ -428,6 +438,9 @@ class Board {
 
   overview() {
     const live = [...this.live.values()], waiting = live.filter((s) => s.asks > 0);
+    const key = [live.length, waiting.length, this.may("operate")].join();
+    if (this.pane.firstChild && this.overviewKey === key) return;
+    this.overviewKey = key;
     this.pane.replaceChildren(el("div.overview", null,
       el("img", { src: "icon.svg", alt: "", width: 72, height: 72 }),
       el("h2", null, waiting.length ? plural(waiting.length, "session waits", "sessions wait") + " for an answer"
