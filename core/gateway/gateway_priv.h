@@ -87,7 +87,7 @@ struct gw_sink {
     void (*ended)(struct gw_sink *k, struct gw_session *s);
     struct gw_sink *next_; /* session.c's own */
     struct gw_session *session_;
-    uint64_t from_; /* rows behind this one are its */
+    uint64_t from_; /* rows behind this one are its; who has shown more already raises it */
 };
 
 /* What came of a run, for the answer to its prompt. */

@@ -122,6 +122,9 @@ static void load_done(struct harness_load *l)
     for (struct held *k = l->held; k; k = k->next)
         if (k->e.row > l->row)
             load_send(l, &k->e);
+    /* the store may have been ahead of what is shown live: that is not shown again */
+    if (s && l->follow->sink.from_ < l->row)
+        l->follow->sink.from_ = l->row;
     br_buf_printf(&b, "{\"status\":");
     if (s)
         snprintf(l->status, sizeof(l->status), "%s", harness_status(session_state(s)));

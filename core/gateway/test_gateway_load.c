@@ -160,6 +160,34 @@ static void test_load_errors(void **state)
     }
 }
 
+/* The store is ahead of what is shown live: what it had is not shown again. */
+static void test_store_ahead(void **state)
+{
+    struct gateway *g = *state;
+    for (uint64_t ahead = 0; ahead < 4; ahead++) {
+        struct conn *owner = client(g), *c = extended(g);
+        struct run *r = running(g, owner); /* one row */
+        load(g, c, r->id, "");
+        world_reading(g, 0, "");
+        world_row(g, r->id, "running", "g", 1 + ahead);
+        for (uint64_t row = 1; row <= 1 + ahead; row++)
+            world_stored(g, row, false);
+        world_reading_end(g, 0);
+        for (uint64_t seq = 0; seq < 1 + ahead; seq++)
+            hears_event(c, r->id, seq, "error");
+        hears(c, LOADED("running", "true", "true"));
+        for (uint64_t i = 0; i < 5; i++) /* they come now, and others behind them */
+            world_event(g, r, "error", "kernel", "{}");
+        for (uint64_t seq = 1 + ahead; seq < 6; seq++)
+            hears_event(c, r->id, seq, "error");
+        silent(c);
+        world_end(g, r, "completed");
+        hears_event(c, r->id, 6, "agent.stopped");
+        world_disconnect(g, owner);
+        world_disconnect(g, c);
+    }
+}
+
 /* The store ends before, at and behind what the follower was shown when it began. */
 static void test_load_live(void **state)
 {
@@ -462,12 +490,10 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_capability),  T(test_load_old),
-        T(test_load_errors), T(test_load_live),
-        T(test_overflow),    T(test_ends_while_loading),
-        T(test_slow_reader), T(test_load_of_sessions),
-        T(test_followers),   T(test_resume),
-        T(test_list),
+        T(test_capability),         T(test_load_old),    T(test_load_errors),
+        T(test_load_live),          T(test_store_ahead), T(test_overflow),
+        T(test_ends_while_loading), T(test_slow_reader), T(test_load_of_sessions),
+        T(test_followers),          T(test_resume),      T(test_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
