@@ -261,7 +261,8 @@ static int get_prompt(struct connect *c, struct br_buf *out, struct br_err *err)
     if (r < 0)
         return r;
     const char *text = br_buf_cstr(out);
-    if (!text || strlen(text) != out->len || !br_utf8_valid(text, out->len))
+    if (!text || out->len > CONNECT_PROMPT_MAX || strlen(text) != out->len ||
+        !br_utf8_valid(text, out->len))
         return br_err_set(err, BR_E_USAGE,
                           "the prompt is longer than %u bytes, or not text; nothing was sent",
                           CONNECT_PROMPT_MAX);

@@ -55,6 +55,7 @@ struct connect {
     bool left;                /* the operator did not want to wait */
     bool editing, edit_break; /* at the prompt; and Ctrl-C there */
     uint64_t began_us;
+    uint64_t limits[2]; /* that a warning told of: tokens, tool calls */
     enum br_code error; /* of its last 'error' event */
     char error_text[BR_ERR_TEXT_MAX];
     char record[BR_CLI_URL_MAX + 64];

@@ -170,7 +170,7 @@ int connect_edit_read(struct connect_edit *e, const char **out, struct br_err *e
             continue;
         }
         const char *text = br_buf_cstr(&e->text);
-        if (!text) {
+        if (!text || e->text.len > CONNECT_PROMPT_MAX) {
             connect_say(e->c, "that is too long; nothing was sent\n");
             br_buf_reset(&e->text);
             continue;

@@ -60,6 +60,13 @@ static void note_error(struct connect *c, const json_t *data)
     snprintf(c->error_text, sizeof(c->error_text), "%.*s", (int)n, text);
 }
 
+/* What the manifest allows is not known before a warning tells of it. */
+static void note_budget(struct connect *c, const json_t *data)
+{
+    size_t n;
+    c->limits[strcmp(view_str(data, "metric", &n), "tool_calls") == 0] = view_u64(data, "limit");
+}
+
 /* A run that nobody can watch any more is not to go on. */
 static void check_output(struct connect *c)
 {
@@ -92,6 +99,8 @@ int connect_show_event(struct connect *c, const struct br_stream_item *item, str
         br_cli_asking_after(&c->asking, item->type, data, unshown);
     if (strcmp(item->type, "error") == 0)
         note_error(c, data);
+    if (strcmp(item->type, "budget.warning") == 0)
+        note_budget(c, data);
     check_output(c);
     return 0;
 }
@@ -132,10 +141,12 @@ void connect_show_tick(struct connect *c)
         br_buf_printf(&b, "%llu s", (unsigned long long)seconds);
     else
         view_put_duration(&b, seconds * 1000);
-    put_budget(&b, c->view.prompt_tokens + c->view.completion_tokens, c->tokens, "tokens");
-    if (c->view.tool_calls || c->calls)
-        put_budget(&b, c->view.tool_calls, c->calls,
-                   c->view.tool_calls == 1 && !c->calls ? "call" : "calls");
+    uint64_t tokens = c->limits[0] ? c->limits[0] : c->tokens;
+    uint64_t calls = c->limits[1] ? c->limits[1] : c->calls;
+    put_budget(&b, c->view.prompt_tokens + c->view.completion_tokens, tokens, "tokens");
+    if (c->view.tool_calls || calls)
+        put_budget(&b, c->view.tool_calls, calls,
+                   c->view.tool_calls == 1 && !calls ? "call" : "calls");
     const char *text = br_buf_cstr(&b);
     if (text)
         br_cli_term_status(&c->term, text);
@@ -155,6 +166,7 @@ void connect_show_begin(struct connect *c)
     c->began_us = br_now_us();
     c->error = BR_OK;
     c->error_text[0] = '\0';
+    memset(c->limits, 0, sizeof(c->limits));
     c->canceling = c->detached = false;
     c->nsignals = 0;
     c->asking.canceling = false;

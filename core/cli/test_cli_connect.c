@@ -98,7 +98,6 @@ static void test_protocol_failures(void **state)
 {
     (void)state;
     PROTOCOL("a gap", RUN CREATED CALL, "session/event has seq 2 where 1 is due");
-    PROTOCOL("an event again", RUN CREATED CREATED, "session/event has seq 0 where 1 is due");
     PROTOCOL("a duplicate id",
              RUN CREATED EVENT_("session/event", "\"seq\":1", "agent.started", "e0", "",
                                 "{\"agentId\":\"a\",\"sessionId\":\"s\",\"model\":\"m\"}"),
@@ -115,19 +114,10 @@ static void test_protocol_failures(void **state)
              "the result counts 1 and 1 tokens, its events 0 and 0");
     PROTOCOL("an unknown key", RUN E("0", "session.created", "{\"sessionId\":\"s\",\"x\":1}"),
              "'session.created' has the unknown key 'x'");
-    PROTOCOL("an unknown event", RUN CREATED E("1", "tool.news", "{}"),
-             "'tool.news' is no type of event");
     PROTOCOL("another version",
              ">initialize\n" OK("1", "{\"protocolVersion\":\"harness/acp/2\",\"agentName\":\"x\","
                                      "\"models\":[],\"capabilities\":{}}"),
              "the server speaks 'harness/acp/2'");
-    PROTOCOL("not JSON", ">initialize\nhello\n", "the server sent what is not");
-    PROTOCOL("a request",
-             ">initialize\n"
-             "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"fs/read\",\"params\":{}}\n",
-             "the server sent a request");
-    PROTOCOL("two answers", ">initialize\n" OK("1", FULL) OK("1", FULL),
-             "the server answered what was not asked, or answered it twice");
     PROTOCOL("control characters", RUN CREATED E("1", "tool.\\u001b[2J", "{}"),
              "'tool.\\x1b[2J' is no type of event");
 }
@@ -161,6 +151,7 @@ static void test_refusals(void **state)
         {RUN NO("3", "-32011"), 1, "refused 'session/prompt': no (IN_USE)"},
         {RUN NO("3", "-32603"), 1, "(INTERNAL_ERROR)"},
         {RUN CREATED STARTED NO("3", "-32603"), 1, "(INTERNAL_ERROR)"},
+        {RUN CREATED STARTED "!\n", 1, "ended without a word (PEER_GONE)"},
     };
     for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
         serve(rows[i].script);
@@ -311,6 +302,32 @@ static void test_arguments(void **state)
     refused(1, "/state/service.sock'", BARE_ARGV(A("goal")));
     refused(3, "the token's file 'nowhere'",
             BARE_ARGV(A("unix:nowhere"), A("--token-file"), A("nowhere"), A("goal")));
+}
+
+/* 512 KiB are a prompt, one byte more is none; and what is no text is none. */
+static void test_piped(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *command;
+        bool taken;
+    } rows[] = {
+        {"head -c 524288 /dev/zero | tr '\\0' a | ./bridle connect unix:s", true},
+        {"head -c 524289 /dev/zero | tr '\\0' a | ./bridle connect unix:s", false},
+        {"printf 'a\\0b' | ./bridle connect unix:s", false},
+        {"printf '\\377' | ./bridle connect unix:s", false},
+        {"printf ' \\n' | ./bridle connect unix:s", false},
+        {"./bridle connect unix:s < /dev/null", false},
+    };
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        if (rows[i].taken)
+            serve(RUN CREATED STARTED STOPPED("2", "completed") OK("3", DONE("completed", NONE)));
+        int status = system(rows[i].command);
+        if (WEXITSTATUS(status) != (rows[i].taken ? 0 : 2))
+            fail_msg("%s: exit %d", rows[i].command, WEXITSTATUS(status));
+        if (rows[i].taken)
+            assert_int_equal(waitpid(server, &status, 0), server);
+    }
 }
 
 /* What is sent is what was given. */
@@ -487,6 +504,21 @@ static void test_answers(void **state)
             fail_msg("row %zu: %s", i, log_text());
         assert_non_null(strstr(out_text, "permission wanted: x"));
     }
+}
+
+/* With --json the question has what led to it, on stderr, which is the terminal here. */
+static void test_json_asks(void **state)
+{
+    (void)state;
+    serve(ASKS("once") ANSWERED("allow"));
+    start_terminal(ARGV(A("--json"), A("goal")), 80);
+    expect("permission wanted: x");
+    expect(ONCE);
+    type("y\n");
+    assert_int_equal(ended(), 0);
+    assert_non_null(strstr(log_text(), "\"decision\":\"allow\",\"scope\":\"once\""));
+    assert_null(strstr(out_text, "working..."));
+    assert_null(strstr(out_text, "completed\r\n"));
 }
 
 /* Typed before the question was there. */
@@ -849,11 +881,13 @@ int main(void)
         T(test_ends),
         T(test_transport),
         T(test_arguments),
+        T(test_piped),
         T(test_requests),
         T(test_shown),
         T(test_without_extension),
         T(test_list),
         T(test_answers),
+        T(test_json_asks),
         T(test_typed_ahead),
         T(test_answered_elsewhere),
         T(test_too_late),

@@ -154,6 +154,8 @@ void peer_script(struct peer *p, const char *script)
             wait_method(p, line + 1);
         else if (*line == '#')
             (void)poll(NULL, 0, atoi(line + 1));
+        else if (*line == '!')
+            _exit(0);
         else
             peer_text(p, line);
         free(line);
