@@ -66,12 +66,22 @@ static int malformed(const struct br_msg *m, struct br_err *err)
     return br_err_set(err, BR_E_PEER_PROTOCOL, "it sent a malformed %s", br_msg_name(m->type));
 }
 
+/* Of "ws://HOST:PORT/acp" the "ws" becomes "http" (and of "wss:" "https:"), and "acp" is left off.
+ */
+static void announce_board(const struct br_service *s, const struct br_listener *l, const char *url)
+{
+    size_t n = strlen(url);
+    if (l->kind == BR_LISTENER_TCP && s->board && (l->loopback || s->board_remote) && n > 5)
+        printf("The board is at http%.*s\n", (int)(n - 5), url + 2);
+}
+
 static void announce(const struct service *sv)
 {
     char url[BR_NAME_MAX + 32];
     for (uint32_t i = 0; i < sv->now->c.s.nlisteners; i++) {
         listener_url(&sv->now->c.s.listeners[i], url, sizeof(url));
         printf("Listening at %s (bridle connect '%s')\n", url, url);
+        announce_board(&sv->now->c.s, &sv->now->c.s.listeners[i], url);
     }
     (void)fflush(stdout);
 }

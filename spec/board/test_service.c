@@ -46,19 +46,16 @@ static void write_tokens(struct e2e *t)
         assert_int_equal(chown(path, t->uid, t->uid), 0);
 }
 
-/* "Listening at ws://127.0.0.1:PORT/acp": the address of the board. */
+/* What it says of itself: "The board is at http://127.0.0.1:PORT/". */
 static bool listening(struct e2e *t, char url[64])
 {
     for (int ms = 0; ms < 20000; ms += 20) {
         char *out = e2e_read(t, "out.txt");
-        const char *at = out ? strstr(out, "ws://") : NULL;
-        unsigned port = 0;
-        bool found = at && sscanf(at, "ws://127.0.0.1:%u/acp", &port) == 1 && port;
+        const char *at = out ? strstr(out, "The board is at http://127.0.0.1:") : NULL;
+        bool found = at && sscanf(at, "The board is at %63[^\n]", url) == 1 && strchr(at, '\n');
         free(out);
-        if (found) {
-            snprintf(url, 64, "http://127.0.0.1:%u/", port);
+        if (found)
             return true;
-        }
         usleep(20000);
     }
     return false;
