@@ -115,6 +115,27 @@ static void test_wrong_answers(void **state)
     hears(c, ACCEPTED);
 }
 
+/* The longest note, and one byte more. */
+static void test_notes(void **state)
+{
+    struct gateway *g = *state;
+    struct conn *c = client(g);
+    struct run *r = running(g, c);
+    char id[BR_ID_MAX], more[5000];
+    asked(g, c, r, true, id);
+    for (int n = 4097; n >= 4096; n--) {
+        int at = sprintf(more, ALLOW ",\"note\":\"");
+        memset(more + at, 'x', (size_t)n);
+        strcpy(more + at + n, "\"");
+        respond(g, c, r->id, id, more);
+        if (n == 4097)
+            refused(c, "5", -32602, "ACP_INVALID_PARAMS");
+    }
+    hears(c, ACCEPTED);
+    assert_int_equal(strlen(r->last_note), 4096);
+    assert_int_equal(r->answers, 1);
+}
+
 static void test_late_answers(void **state)
 {
     struct gateway *g = *state;
@@ -327,9 +348,9 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_answers),       T(test_wrong_answers), T(test_late_answers),
-        T(test_answerer_gone), T(test_own_events),    T(test_scope),
-        T(test_watch),         T(test_detach),        T(test_unfollow),
+        T(test_answers),       T(test_wrong_answers), T(test_late_answers), T(test_notes),
+        T(test_answerer_gone), T(test_own_events),    T(test_scope),        T(test_watch),
+        T(test_detach),        T(test_unfollow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -187,6 +187,55 @@ static void test_events_limit(void **state)
     broken(g, c, r);
 }
 
+/* The largest event that fits into a message which every client reads, and one byte more. */
+static void test_event_size(void **state)
+{
+    struct gateway *g = *state;
+    static const char head[] = "{\"v\":1,\"type\":\"%s\",\"data\":\"";
+    for (unsigned own = 0; own < 2; own++) {
+        for (size_t n = (1u << 20) - 1024; n <= (1u << 20) - 1024 + 1; n++) {
+            struct conn *c = extended(g);
+            struct run *r = running(g, c);
+            char *text = malloc(n + 1);
+            size_t at = (size_t)snprintf(text, n, head, own ? "bridle.table" : "error");
+            memset(text + at, 'x', n - at);
+            memcpy(text + n - 2, "\"}", 3);
+            world_bytes(g, r, 2, text, n);
+            free(text);
+            if (own) {
+                hears_own(c, r->id, 0, 0, "bridle.table");
+            } else if (n == (1u << 20) - 1024) {
+                hears_event(c, r->id, 1, "error");
+                assert_true(c->sent[c->read - 1].len <= 1u << 20);
+            } else {
+                silent(c);
+                assert_int_equal(r->kills, 1);
+                broken(g, c, r);
+            }
+        }
+    }
+}
+
+/* Sums that are more than a client could read stay what it can. */
+static void test_usage(void **state)
+{
+    struct gateway *g = *state;
+    struct conn *c = client(g);
+    struct run *r = running(g, c);
+    for (unsigned i = 0; i < 2; i++) {
+        world_event(g, r, "model.response", "model",
+                    "{\"usage\":{\"promptTokens\":9007199254740000,\"completionTokens\":990}}");
+        hears_event(c, r->id, 1 + i, "model.response");
+    }
+    world_event(g, r, "model.response", "model", "{\"usage\":{\"promptTokens\":-5}}");
+    hears_event(c, r->id, 3, "model.response");
+    world_end(g, r, "completed");
+    hears_event(c, r->id, 4, "agent.stopped");
+    hears(c, RESULT("2", "{\"status\":\"completed\",\"events\":[],\"finalText\":\"\",\"usage\":{"
+                         "\"promptTokens\":9007199254740001,\"completionTokens\":990,"
+                         "\"totalTokens\":9007199254740991}}"));
+}
+
 /* ---- several in a message ---- */
 
 static void put_event(struct br_buf *b, const char *type)
@@ -326,8 +375,9 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_final_text), T(test_large_event),    T(test_broken_record), T(test_events_limit),
-        T(test_batches),    T(test_broken_batches), T(test_owner_behind),  T(test_behind_and_gone),
+        T(test_final_text),    T(test_large_event),     T(test_event_size), T(test_usage),
+        T(test_broken_record), T(test_events_limit),    T(test_batches),    T(test_broken_batches),
+        T(test_owner_behind),  T(test_behind_and_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
