@@ -141,6 +141,7 @@ static int run(struct connect *c, const char *prompt, struct br_err *err)
     br_buf_printf(&b, "}");
     connect_show_begin(c);
     c->running = c->mine = true;
+    c->asking.guest = false;
     c->watching = false;
     c->detach_soon = br_cli_opt(c->args, "detach") != NULL;
     r = connect_call(c, BR_STREAM_PROMPT, &b, true, &result, err);

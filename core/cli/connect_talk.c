@@ -240,7 +240,8 @@ static void on_stop(struct connect *c, int signo)
         return;
     }
     br_cli_term_clear_status(&c->term);
-    connect_cancel(c); /* before any answer: after it a run could go on, and end well */
+    connect_cancel(c);
+    c->asking.guest = true; /* the service denies what is open, as part of the cancel */
     br_cli_asking_cancel(&c->asking);
     if (signo != SIGHUP)
         (void)!write(STDERR_FILENO, "canceling... (again to leave at once)\n", 38);

@@ -80,6 +80,10 @@ static void test_socket_urls(void **state)
     assert_string_equal(u.socket, "/tmp/state/service.sock");
     assert_int_equal(br_cli_url_parse(NULL, &u, NULL), 0);
     assert_string_equal(u.socket, "/tmp/state/service.sock");
+    setenv("BRIDLE_STATE_DIR", "/var/lib/bridle", 1);
+    assert_int_equal(br_cli_url_parse("", &u, NULL), 0);
+    assert_string_equal(u.socket, geteuid() == 0 ? "/run/bridle/service.sock"
+                                                 : "/var/lib/bridle/service.sock");
     unsetenv("BRIDLE_STATE_DIR");
 }
 

@@ -13,7 +13,8 @@
 #include "cli/remote.h"
 
 #define DEFAULT_PATH "/acp"
-#define ROOT_SOCKET "/run/bridle/service.sock"
+#define SYSTEM_STATE "/var/lib/bridle"
+#define SYSTEM_SOCKET "/run/bridle/service.sock"
 
 static int refuse(struct br_err *err, const char *why)
 {
@@ -45,11 +46,11 @@ static int set_socket(struct br_cli_url *u, const char *path, struct br_err *err
 static int default_socket(struct br_cli_url *u, struct br_err *err)
 {
     char state[BR_PATH_MAX], path[BR_PATH_MAX + 16];
-    if (geteuid() == 0 && !getenv("BRIDLE_STATE_DIR"))
-        return set_socket(u, ROOT_SOCKET, err);
     int r = br_state_path(state, getenv, err);
     if (r < 0)
         return r;
+    if (geteuid() == 0 && strcmp(state, SYSTEM_STATE) == 0)
+        return set_socket(u, SYSTEM_SOCKET, err);
     snprintf(path, sizeof(path), "%s/service.sock", state);
     return set_socket(u, path, err);
 }
