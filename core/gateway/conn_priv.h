@@ -312,7 +312,7 @@ struct gateway {
     size_t held, held_max; /* bytes in queues and incomplete messages */
     unsigned nconns;
     uint64_t next_id, started_us, max_files;
-    void *sessions, *replays;
+    void *sessions, *replays, *otlp;
     int log_fd;
     uint64_t log_at, log_dropped; /* the rate of warnings; lines that were not written */
 };

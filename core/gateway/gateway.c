@@ -98,6 +98,11 @@ void **gw_sessions_slot(struct gateway *g)
     return &g->sessions;
 }
 
+void **gw_otlp_slot(struct gateway *g)
+{
+    return &g->otlp;
+}
+
 void **gw_replays_slot(struct gateway *g)
 {
     return &g->replays;

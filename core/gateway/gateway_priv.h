@@ -257,7 +257,9 @@ int rpc_error(struct conn *c, const char *id, int code, const char *name, const 
     X(model_requests)                                                                              \
     X(tokens_prompt)                                                                               \
     X(tokens_completion)                                                                           \
-    X(tool_calls)
+    X(tool_calls)                                                                                  \
+    X(telemetry_sent)                                                                              \
+    X(telemetry_dropped)
 struct gw_counters {
 #define GW_COUNTER_(name) uint64_t name;
     GW_COUNTERS(GW_COUNTER_)
@@ -308,6 +310,7 @@ int replay_on_reading(struct gateway *g, struct br_msg *m, struct br_err *err);
 /* The sessions of this gateway; NULL until the first. session.c's and replay.c's own. */
 void **gw_sessions_slot(struct gateway *g);
 void **gw_replays_slot(struct gateway *g);
+void **gw_otlp_slot(struct gateway *g); /* otlp.c's own; NULL: nothing is exported */
 /* otlp.c: the channel of bridle-egress, which is then its own. */
 int otlp_begin(struct gateway *g, int fd, struct br_err *err);
 /* otlp.c: what a finished session tells telemetry; nothing if there is none. */

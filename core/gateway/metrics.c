@@ -34,6 +34,8 @@
 #define HELP_tokens_prompt COUNT_("Tokens of prompts, as charged")
 #define HELP_tokens_completion COUNT_("Tokens of completions, as charged")
 #define HELP_tool_calls COUNT_("Calls of tools")
+#define HELP_telemetry_sent COUNT_("Spans that a collector took")
+#define HELP_telemetry_dropped COUNT_("Spans that were too many, or that no collector took")
 
 static const struct {
     const char *name;
