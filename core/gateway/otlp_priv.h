@@ -15,7 +15,7 @@
 #define OTLP_SPAN_MAX 2048u
 /* Spans go out this long after the first of them, sums so often. */
 #define OTLP_SPANS_US (2u * 1000000u)
-#define OTLP_METRICS_US (10u * 1000000u)
+#define OTLP_METRICS_US (5u * 1000000u)
 /* A request that has no answer by then is given up. */
 #define OTLP_ANSWER_US (30u * 1000000u)
 /* Calls and requests of one session that are open at one time; more have no span. */
