@@ -118,6 +118,7 @@ export class LongList {
       if (!this.measure()) break;
     }
     this.place(keep);
+    if (this.scroller.scrollHeight <= this.scroller.clientHeight) this.setEnd(true);
   }
 
   place(keep) {

@@ -318,10 +318,11 @@ export class SessionView {
     return true;
   }
 
-  say(text, tone) {
+  // again: what a button to read the session again does; null: there is none.
+  say(text, tone, again = null) {
     this.banner.replaceChildren();
     this.banner.className = "banner" + (tone ? " " + tone : "");
-    if (text) put(this.banner, el("p", null, text));
+    if (text) put(this.banner, el("p", null, text), again ? el("button.plain", { type: "button", onclick: again }, "Read it again") : null);
   }
 
   // ---- keys ------------------------------------------------------------------------------------

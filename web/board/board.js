@@ -11,6 +11,7 @@ import { el, icon, plural, put, visible } from "./board-text.js";
 
 const ACCESS = { observe: 1, answer: 2, operate: 3 };
 const ENDED = new Set(["completed", "failed", "canceled", "interrupted", "budget_exceeded"]);
+const READS = 3; // of one session, whose stream is never whole
 const NOTHING = -32021, GONE = -32020, FORBIDDEN = -32030, LIMIT = -32012;
 
 const store = {
@@ -108,7 +109,9 @@ class Board {
   }
 
   row(id) {
-    return this.live.get(id) || this.home.history.find((s) => s.sessionId === id) || null;
+    const t = this.streams.get(id);
+    return this.live.get(id) || this.home.history.find((s) => s.sessionId === id) ||
+      (t && t.status ? { sessionId: id, status: t.status } : null);
   }
 
   loading(id) {
@@ -267,6 +270,7 @@ class Board {
       if (this.streams.get(id) !== t || t.stream !== stream) return;
       t.loading = false;
       t.failures = 0;
+      t.status = r.status;
       if (!r.live && this.live.delete(id)) this.liveChanged();
       if (!r.live && !stream.stopped && !ENDED.has(r.status)) this.followLater(id, t);
       for (const a of stream.openAsks()) this.announced.add(a.id);
@@ -303,7 +307,9 @@ class Board {
     const failures = t.failures + 1;
     this.streams.delete(id);
     const view = this.view && this.view.id === id ? this.view : null;
-    if (view) view.say(`Protocol failure: ${why}. ${failures < 3 ? "The session is being read again from the record." : "It was read again, and failed again."}`, "bad");
+    const given = failures >= READS;
+    if (view) view.say(`Protocol failure: ${why}. ${given ? "It was read again, and failed again." : "The session is being read again from the record."}`, "bad",
+      given ? () => this.readAgain(id) : null);
     try {
       await this.request("session/unfollow", { sessionId: id });
     } catch {
@@ -314,7 +320,14 @@ class Board {
     fresh.failures = failures;
     fresh.owned = t.owned;
     if (view === this.view && view) view.setStream(fresh.stream, this.isLive(id));
-    if (failures < 3) await this.follow(id);
+    if (!given) await this.follow(id);
+  }
+
+  readAgain(id) {
+    this.unfollow(id);
+    this.view.say("");
+    this.view.setStream(this.track(id).stream, this.isLive(id));
+    this.follow(id);
   }
 
   // ---- what one may do -------------------------------------------------------------------------
