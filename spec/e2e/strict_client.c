@@ -22,7 +22,7 @@ static bool fill(struct strict *c)
 
 static void put_frame(struct strict *c, enum br_ws_op op, const void *p, size_t n)
 {
-    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(1 << 20);
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(2 << 20);
     br_ws_put(&b, op, p, n, true);
     for (size_t off = 0; off < b.len;) { /* the other side may have gone */
         ssize_t r = send(c->fd, b.data + off, b.len - off, MSG_NOSIGNAL);
@@ -34,13 +34,14 @@ static void put_frame(struct strict *c, enum br_ws_op op, const void *p, size_t 
 
 void strict_say(struct strict *c, const char *fmt, ...)
 {
-    char text[8192];
+    char *text = NULL;
     va_list args;
     va_start(args, fmt);
-    int n = vsnprintf(text, sizeof(text), fmt, args);
+    int n = vasprintf(&text, fmt, args);
     va_end(args);
-    assert_true(n > 0 && n < (int)sizeof(text));
+    assert_true(n > 0);
     put_frame(c, BR_WS_TEXT, text, (size_t)n);
+    free(text);
 }
 
 /* An event of its session: the next one, and not behind the end. */

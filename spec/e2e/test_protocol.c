@@ -77,6 +77,53 @@ static void test_run_and_asks(void **state)
     protocol_end();
 }
 
+/* The longest of everything, all the way down: it is taken, or refused by what it is about. */
+static void test_longest(void **state)
+{
+    struct strict c;
+    char *x = malloc(512 * 1024 + 1);
+    (void)state;
+    memset(x, 'x', 512 * 1024);
+    x[512 * 1024] = 0;
+    protocol_begin("");
+    strict_open(&c, protocol_socket, true);
+#define SAY(method, params, n)                                                                     \
+    strict_say(&c,                                                                                 \
+               "{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"" method "\",\"params\":{" params "}}", \
+               (int)(n), x)
+    SAY("session/new", "\"workspace\":\"%.*s\"", 4096);
+    strict_until(&c, "ACP_INVALID_PARAMS");
+    SAY("session/new", "\"workspace\":\"%.*s\"", 4095);
+    strict_until(&c, "ACP_INVALID_PARAMS");
+    SAY("session/new", "\"workspace\":\"one\",\"model\":\"%.*s\"", 256);
+    strict_until(&c, "ACP_INVALID_PARAMS");
+    SAY("session/new", "\"workspace\":\"one\",\"model\":\"%.*s\"", 255);
+    strict_until(&c, "ACP_INVALID_PARAMS");
+    SAY("session/new", "\"workspace\":\"one\",\"taskId\":\"%.*s\"", 128);
+    strict_until(&c, "ACP_INVALID_PARAMS");
+    SAY("session/list", "\"query\":\"%.*s\",\"limit\":200", 256);
+    strict_until(&c, "\"sessions\":[],\"more\":false");
+    SAY("session/list", "\"before\":\"%.*s\"", 256);
+    strict_until(&c, "ACP_SESSION_NOT_FOUND");
+    SAY("session/load", "\"sessionId\":\"%.*s\"", 256);
+    strict_until(&c, "ACP_SESSION_NOT_FOUND");
+    SAY("session/load", "\"sessionId\":\"%.*s\"", 47);
+    strict_until(&c, "ACP_SESSION_NOT_FOUND");
+    strict_new(&c, "one");
+    strict_say(
+        &c,
+        "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"session/prompt\",\"params\":{\"sessionId\":"
+        "\"%s\",\"content\":\"%s\",\"maxModelTokens\":9007199254740991,\"maxToolCalls\":"
+        "9007199254740991}}",
+        c.session, x);
+    strict_until(&c, "\"id\":2,");
+    assert_non_null(strstr(c.text, "\"result\":{\"status\":\"completed\""));
+    protocol_check(c.session, "completed", &c);
+    free(x);
+    strict_close(&c);
+    protocol_end();
+}
+
 static void test_time_runs_out(void **state)
 {
     struct strict c;
@@ -227,6 +274,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_run_and_asks, protocol_teardown),
+        cmocka_unit_test_teardown(test_longest, protocol_teardown),
         cmocka_unit_test_teardown(test_time_runs_out, protocol_teardown),
         cmocka_unit_test_teardown(test_cancel, protocol_teardown),
         cmocka_unit_test_teardown(test_disconnect, protocol_teardown),
