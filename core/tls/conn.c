@@ -4,7 +4,7 @@
  * and nobody else has heard of it.
  *
  * epoll may still name a connection that was ended in the same turn, so memory is given back only
- * after the turn (list `dead`).
+ * after the turn (list `dead`): only tls_conns_serve() and a timer do that.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -247,7 +247,6 @@ void tls_conns_hand_over(struct tls_conns *s)
         }
         c = next;
     }
-    bury(s);
 }
 
 int tls_conns_add(struct tls_conns *s, SSL_CTX *ctx, int net, int plain, uint8_t index,
@@ -323,7 +322,6 @@ void tls_conns_leave(struct tls_conns *s, uint64_t us)
     s->leaving = true;
     for (c = s->lingering.first; c; c = c->next)
         c->deadline_us = until;
-    bury(s);
     arm(s);
 }
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,7 +40,7 @@ static void test_connection_limit(void **state)
     br_close(&plain[1]);
     /* as soon as it has noticed */
     bool opened = false;
-    for (unsigned i = 0; i < 100 && !opened; i++) {
+    for (unsigned i = 0; i < 500 && !opened; i++) {
         opened = tls_client_open(&c[1], r.port, &trusting);
         if (!opened) {
             tls_client_close(&c[1]);
@@ -120,6 +121,43 @@ static void test_who_never_reads(void **state)
     assert_int_equal(tls_rig_stop(&r), 0);
 }
 
+/* The gateway goes in the very turn in which many handshakes go on, and connections speak. */
+static void test_all_in_one_turn(void **state)
+{
+    (void)state;
+    enum { N = 60 };
+    struct tls_rig r;
+    struct tls_client c[N / 2];
+    int silent[N], plain[N / 2];
+    start(&r);
+    for (unsigned i = 0; i < N / 2; i++) {
+        silent[i] = tls_dial(r.port); /* before and behind those that speak */
+        assert_true(tls_client_open(&c[i], r.port, &trusting));
+        assert_true(tls_rig_next(&r));
+        plain[i] = br_steal_fd(&r.plain);
+    }
+    for (unsigned i = N / 2; i < N; i++)
+        silent[i] = tls_dial(r.port);
+    assert_through(&c[0], plain[0]);
+    assert_int_equal(kill(r.pid, SIGSTOP), 0);
+    br_chan_close(&r.gateway);
+    for (unsigned i = 0; i < N; i++)
+        assert_true(fd_send_all(silent[i], "\x16\x03\x01\x02", 4));
+    for (unsigned i = 0; i < N / 2; i++) {
+        assert_true(tls_send_all(c[i].ssl, "speaks", 6));
+        br_close(&plain[i]);
+    }
+    assert_int_equal(kill(r.pid, SIGCONT), 0);
+    for (unsigned i = 0; i < N; i++) {
+        char byte;
+        assert_true(read(silent[i], &byte, 1) <= 0);
+        br_close(&silent[i]);
+    }
+    for (unsigned i = 0; i < N / 2; i++)
+        tls_client_close(&c[i]);
+    assert_int_equal(tls_rig_stop(&r), 0);
+}
+
 /* A gateway that is busy gets all of them later. */
 static void test_busy_gateway(void **state)
 {
@@ -154,9 +192,8 @@ static void test_busy_gateway(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_connection_limit),
-        cmocka_unit_test(test_silent_ones_make_room),
-        cmocka_unit_test(test_who_never_reads),
+        cmocka_unit_test(test_connection_limit), cmocka_unit_test(test_silent_ones_make_room),
+        cmocka_unit_test(test_who_never_reads),  cmocka_unit_test(test_all_in_one_turn),
         cmocka_unit_test(test_busy_gateway),
     };
     return cmocka_run_group_tests(tests, server_setup, server_teardown);
