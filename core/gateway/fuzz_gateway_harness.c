@@ -149,7 +149,7 @@ static void say(unsigned i, const uint8_t *p, size_t n)
     }
     if (c[i]->closing)
         return;
-    plain &= i != 0 || !memmem(b.data, b.len, "capabilities", 12) ||
+    plain &= i != 0 || !b.len || !memmem(b.data, b.len, "capabilities", 12) ||
              !(memmem(b.data, b.len, "sess", 4) || memmem(b.data, b.len, "ext", 3) ||
                memchr(b.data, '\\', b.len));
     char *exact = malloc(b.len ? b.len : 1);
