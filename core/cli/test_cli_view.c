@@ -152,6 +152,69 @@ static void test_hostile_text(void **state)
     assert_non_null(strstr(shown(), "\\u202e"));
 }
 
+/* In the same way where calls are folded, and in the narrowest view: only a record's command, which
+ * is to be copied, may be longer than a line. */
+static void test_hostile_text_folded(void **state)
+{
+    (void)state;
+    br_cli_view_free(&view);
+    br_cli_view_init(&view, false, BR_VIEW_WIDTH_MIN);
+    view.folded = true;
+    for (size_t i = 0; i < BR_ARRAY_LEN(hostile_events); i++)
+        feed(hostile_events[i][0], hostile_events[i][1]);
+    assert_safe(80);
+    br_cli_view_free(&view);
+    br_cli_view_init(&view, false, 80);
+    view.folded = true;
+    for (size_t i = 0; i < BR_ARRAY_LEN(hostile_events); i++)
+        feed(hostile_events[i][0], hostile_events[i][1]);
+    br_cli_view_summary(&view);
+    assert_safe(80);
+    assert_non_null(strstr(shown(), "\\x1b[2J"));
+}
+
+#define FOLD_CALL(id, tool, input)                                                                 \
+    "{\"callId\":\"" id "\",\"tool\":\"" tool "\",\"input\":" input "}"
+#define FOLD_DONE(id, tool, rest)                                                                  \
+    "{\"callId\":\"" id "\",\"tool\":\"" tool "\",\"durationMs\":3," rest "}"
+
+/* A line a call; whole only what is asked about or denied. */
+static void test_folded(void **state)
+{
+    (void)state;
+    view.folded = true;
+    feed("tool.call", FOLD_CALL("a", "fs_read", "{\"path\":\"x\"}"));
+    feed("policy.decision", "{\"action\":\"fs.read\",\"subject\":\"x\",\"effect\":\"allow\"}");
+    feed("tool.call", FOLD_CALL("b", "fs_read", "{\"path\":\"y\"}"));
+    feed("policy.decision", "{\"action\":\"fs.read\",\"subject\":\"y\",\"effect\":\"allow\"}");
+    assert_string_equal(shown(), "");
+    feed("tool.result", FOLD_DONE("a", "fs_read",
+                                  "\"ok\":true,\"output\":{\"bytes\":7,\"content\":"
+                                  "\"secret\"}"));
+    feed("tool.result", FOLD_DONE("b", "fs_read",
+                                  "\"ok\":false,\"output\":null,\"error\":{\"code\":\"E\","
+                                  "\"message\":\"no such file\"}"));
+    assert_string_equal(shown(), "\n> fs_read  path: \"x\"  ok     3 ms  7 bytes\n"
+                                 "> fs_read  path: \"y\"  failed 3 ms\n"
+                                 "  : no such file\n");
+    br_buf_reset(&view.out);
+    feed("bridle.text", "{\"text\":\"Hm.\",\"final\":true}");
+    feed("tool.call", FOLD_CALL("c", "shell", "{\"command\":\"rm x\"}"));
+    feed("policy.decision", "{\"action\":\"process.exec\",\"subject\":\"rm x\",\"effect\":"
+                            "\"deny\",\"ruleId\":\"no-rm\",\"reason\":\"it is kept\"}");
+    feed("tool.result", FOLD_DONE("c", "shell", "\"ok\":false,\"output\":null"));
+    assert_string_equal(shown(),
+                        "\n| Hm.\n  deny   process.exec rm x  (no-rm)\n         it is kept\n"
+                        "\n> shell  command: \"rm x\"  failed 3 ms\n");
+    br_buf_reset(&view.out);
+    feed("tool.call", FOLD_CALL("d", "fs_write", "{\"path\":\"z\",\"content\":\"1\\n2\\n\"}"));
+    feed("policy.decision", "{\"action\":\"fs.write\",\"subject\":\"z\",\"effect\":\"ask\"}");
+    feed("permission.requested", "{\"permissionId\":\"p\",\"callId\":\"d\",\"action\":\"fs.write\","
+                                 "\"subject\":\"z\",\"scope\":\"once\"}");
+    assert_string_equal(shown(), "\n> fs_write\n    content, the whole of it (2 lines, 4 bytes):\n"
+                                 "    + 1\n    + 2\n\n  permission wanted: fs.write\n    z\n");
+}
+
 /* What a question says, in 80 columns; the result of a call that is not the last one says whose it
  * is. */
 static void test_questions(void **state)
@@ -615,6 +678,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         VIEW_TEST(test_hostile_text),
+        VIEW_TEST(test_hostile_text_folded),
+        VIEW_TEST(test_folded),
         VIEW_TEST(test_questions),
         VIEW_TEST(test_hostile_status_line),
         VIEW_TEST(test_no_imitation),

@@ -215,17 +215,17 @@ static void test_ends_of_a_client(void **state)
     e2e_expect(&r, 1, "canceling...");
     sees(&r, 1, "the run was canceled (CANCELED)");
     listed("canceled");
-    char *const argv[] = {(char *)"../tests/ptydrive",
-                          (char *)"-t",
-                          (char *)"60",
-                          (char *)"--",
-                          bridle,
-                          (char *)"connect",
-                          url,
-                          (char *)"-C",
-                          (char *)"workspace/one",
-                          (char *)"touch later",
-                          NULL};
+    char *argv[] = {(char *)"../tests/ptydrive",
+                    (char *)"-t",
+                    (char *)"60",
+                    (char *)"--",
+                    bridle,
+                    (char *)"connect",
+                    url,
+                    (char *)"-C",
+                    (char *)"workspace/one",
+                    (char *)"touch later",
+                    NULL};
     pid_t driver = e2e_spawn(&t, argv, NULL);
     listed("running, asks\n  scripted/custom  touch later");
     pid_t client = e2e_await(driver, "bridle", 0, 5000);
@@ -237,6 +237,14 @@ static void test_ends_of_a_client(void **state)
     listed("canceled\n  scripted/custom  touch later");
     e2e_run(&t, &r, "bridle", "show", "last", NULL);
     sees(&r, 0, "canceled");
+    /* the gateway is killed: the client says so, and the service goes on with another */
+    argv[9] = (char *)"touch again";
+    driver = e2e_spawn(&t, argv, NULL);
+    listed("running, asks\n  scripted/custom  touch again");
+    assert_int_equal(kill(e2e_await(service, "bridle-gateway", 0, 5000), SIGKILL), 0);
+    e2e_wait(&t, driver, 30, &r);
+    sees(&r, 1, "(PEER_GONE)");
+    listed("canceled\n  scripted/custom  touch again");
     e2e_expect_file(&t, "workspace/one/out/x", NULL);
     end();
 }
