@@ -53,10 +53,8 @@ const ask = (page, method, params) => page.eval(`new Promise((done) => {
   };
 })`);
 
-async function main(browser) {
-  const page = await board(browser, "operate");
-
-  // Allowed by a click: then, and not before, there is the file.
+// Allowed by a click: then, and not before, there is the file.
+async function byClick(page) {
   await start(page, "Make it by click");
   await page.until(armed);
   assert.equal(made("clicked"), false);
@@ -66,8 +64,10 @@ async function main(browser) {
   assert.equal(made("clicked"), true);
   await page.until(feed("allowed once by token:operate-token"));
   assert.match(await page.eval("document.querySelector('.item.end').innerText"), /completed/);
+}
 
-  // By a key, for the run: asked once, done twice.
+// By a key, for the run: asked once, done twice.
+async function byKey(page) {
   await start(page, "Make it by key");
   await page.until(armed);
   await page.eval("document.activeElement.blur()");
@@ -76,8 +76,10 @@ async function main(browser) {
   await page.until(ended);
   assert.equal(fs.readFileSync(path.join(workspace, "out", "keyed"), "utf8"), "x\nx\n");
   await page.until(feed("allowed for this run by token:operate-token"));
+}
 
-  // Denied, with a note; nothing happens.
+// Denied, with a note; nothing happens.
+async function denied(page) {
   await start(page, "It is to be denied");
   await page.until(armed);
   await page.eval("document.querySelector('.card').focus()");
@@ -87,13 +89,13 @@ async function main(browser) {
   await page.until(ended);
   await page.until(feed("denied by token:operate-token") + " && " + feed("not today") + " && " + feed("Denied. I stop."));
   assert.equal(made("denied"), false);
+}
 
-  // Answered by somebody else, while a third only looks.
+// Answered by somebody else, while a third only looks.
+async function bySomebody(page, second, third) {
   const where = await start(page, "Made by somebody");
   await page.until(armed);
-  const second = await board(browser, "answer"), third = await board(browser, "observe");
-  await third.until("document.querySelector('.waiting .session-row')");
-  await third.click(".waiting .session-row");
+  await third.eval(`location.hash = ${JSON.stringify(where)}`);
   await third.until("document.querySelector('.card')?.innerText.includes('You are token:observe-token (observe)')");
   assert.equal(await third.eval("document.querySelector('.card .answers button, [data-do=cancel]')"), null);
   const sessionId = decodeURIComponent(where.slice(4));
@@ -103,7 +105,7 @@ async function main(browser) {
   for (const [method, params] of [["session/cancel", { sessionId }], ["session/new", { workspace }]])
     assert.equal((await ask(second, method, params)).error?.code, -32030, method);
   assert.equal(made("second"), false);
-  await second.key("a");
+  await second.eval(`location.hash = ${JSON.stringify(where)}`);
   await second.until(armed);
   assert.equal(await second.eval("document.querySelector('[data-do=cancel]')"), null);
   await second.click(".card [data-answer=once]");
@@ -111,8 +113,10 @@ async function main(browser) {
   assert.deepEqual(await page.eval("[...document.querySelectorAll('.card .answers button')].map((b) => b.disabled)"), [true, true, true]);
   for (const p of [page, second, third]) await p.until(ended);
   assert.equal(made("second"), true);
+}
 
-  // The page goes away and comes back in the middle: a detached session goes on.
+// The page goes away and comes back in the middle: a detached session goes on.
+async function reloaded(page) {
   const middle = await start(page, "It is to be canceled");
   await page.until(armed);
   await page.eval("window.old = 1");
@@ -123,8 +127,10 @@ async function main(browser) {
   await page.click("[data-do=confirm]");
   await page.until(ended + " && document.querySelector('.meta').innerText.includes('canceled')");
   assert.equal(made("canceled"), false);
+}
 
-  // The gateway dies while a question is open: the page finds the new one, and what the record says.
+// The gateway dies while a question is open: the page finds the new one, and what the record says.
+async function gatewayDies(page) {
   await start(page, "It is to be canceled, too");
   await page.until(armed);
   const gateway = fs.readdirSync("/proc").filter((pid) => /^[0-9]+$/.test(pid)).find((pid) => {
@@ -140,9 +146,10 @@ async function main(browser) {
   await page.until("document.documentElement.dataset.link === 'ready' && document.querySelector('.toast').innerText.includes('and were token:operate-token (operate)')");
   await page.until(ended + " && document.querySelector('.dock').hidden");
   assert.equal(made("canceled"), false);
-  page.console.length = 0; // it says that the connection was lost
+}
 
-  // A session that tries to get into the page.
+// A session that tries to get into the page.
+async function intruder(page) {
   await start(page, "Try <script>window.pwned = 7</script> \u202e");
   await page.until(armed + " && " + feed("I will make") + " === false");
   await page.until(feed("<script>window.pwned = 1; alert(1)</script><img src=x onerror=\"window.pwned = 2\"> safe\\u202egnp.exe a\\u200bb \\x1b[31mred\\x1b[0m"));
@@ -151,8 +158,9 @@ async function main(browser) {
   await page.until(ended);
   assert.equal(await page.eval("document.querySelectorAll('body script, body iframe, body svg[onload], img:not([src=\"icon.svg\"])').length"), 0);
   assert.equal(await page.eval("window.pwned"), undefined);
+}
 
-  // The record, searched.
+async function record(page) {
   await page.key("/");
   await page.type("by somebody");
   await page.until("document.querySelectorAll('.past .session-row').length === 1");
@@ -160,17 +168,29 @@ async function main(browser) {
   await page.until(ended + " && " + feed("allowed once by token:answer-token"));
   await page.eval("document.querySelectorAll('.item.sandbox .head[aria-expanded=false]').forEach((e) => e.click())");
   await page.until(feed("filter refuses, Landlock") + " && " + feed("no_new_privs"));
+}
 
-  // Who gives no token is known by the operating system.
-  const local = await board(browser, "");
+// Who gives no token is known by the operating system.
+async function withoutToken(local) {
   assert.equal(await local.eval("document.querySelector('.who').innerText"), `uid:${process.getuid()} operate`);
   await local.until("document.querySelectorAll('.past .session-row').length === 7");
+}
 
+async function main(browser) {
+  const pages = await Promise.all(["operate", "operate", "operate", "operate", "answer", "observe", ""].map((t) => board(browser, t)));
+  const [one, two, three, four, second, third, local] = pages;
+  await Promise.all([
+    byClick(one).then(() => reloaded(one)), byKey(two).then(() => denied(two)), intruder(three),
+    bySomebody(four, second, third),
+  ]);
+  for (const p of pages) assert.deepEqual(p.console, []);
+  await gatewayDies(four);
+  for (const p of pages) await p.until("document.documentElement.dataset.link === 'ready'");
+  await Promise.all([record(second), withoutToken(local)]);
   const origin = new URL(url).origin;
-  for (const p of [page, second, third, local]) {
+  for (const p of pages) {
     assert.deepEqual(p.dialogs, []);
     assert.deepEqual(p.violations, []);
-    assert.deepEqual(p.console, []);
     for (const u of p.requests) assert.ok(u.startsWith(origin + "/") || u === "about:blank", u);
     for (const u of p.sockets) assert.equal(u, origin.replace("http", "ws") + "/acp");
   }

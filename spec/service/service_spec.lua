@@ -51,7 +51,9 @@ describe("service of bridle.lua", function()
   for text, value in pairs({
     ["did you mean 'limits'"] = { limit = {} },
     ["did you mean 'connections'"] = { limits = { conections = 1 } },
-    ["did you mean 'require_client_cert'"] = { tls = { cert = "/c", key = "/k", require_client_certs = true } },
+    ["did you mean 'require_client_cert'"] = {
+      tls = { cert = "/c", key = "/k", require_client_certs = true },
+    },
     ["a list"] = { users = { a = 1 } },
     ["more than 8"] = { listen = { "/1", "/2", "/3", "/4", "/5", "/6", "/7", "/8", "/9" } },
     ["control character"] = { root = "/a\nb" },
