@@ -1,8 +1,8 @@
 /*
- * The cases of the Autobahn suite's fuzzing client (groups 1 to 7 and 9), sent to the real gateway
- * over raw sockets. It is no echo server: a text message that is not JSON is answered with a parse
- * error, a binary one closes with 1003. Each case is sent in one piece, frame by frame, and (if it
- * is short) byte by byte.
+ * The cases of the Autobahn suite's fuzzing client (groups 1 to 7 and 9, and of 12 that there is no
+ * compression), sent to the real gateway over raw sockets. It is no echo server: a text message
+ * that is not JSON is answered with a parse error, a binary one closes with 1003. Each case is sent
+ * in one piece, frame by frame, and (if it is short) byte by byte.
  *
  * What comes back is written as one text: "E" for a parse error, "p<payload>" for a pong, "C1002"
  * for a close frame, "." for the end of the stream. A case that should leave the connection open
@@ -522,6 +522,23 @@ static void test_9_many(void **state)
     }
 }
 
+/* Compression is offered and not chosen, and what is compressed all the same is refused. */
+static void test_12_no_compression(void **state)
+{
+    (void)state;
+    struct gate_client *c = gate_connect(&rig, GATE_TCP);
+    assert_int_equal(gate_upgrade(c, "/acp",
+                                  "Sec-WebSocket-Extensions: permessage-deflate; "
+                                  "client_max_window_bits, x-webkit-deflate-frame\r\n"),
+                     101);
+    assert_string_equal(gate_field(c, "Sec-WebSocket-Extensions"), "");
+    gate_send_text(c, "not JSON");
+    assert_non_null(strstr(gate_read_text(c), "-32700"));
+    gate_send_frame(c, 0xc1, "\xf2\x48\xcd\xc9\xc9\x07\x00", 7); /* "Hello" */
+    gate_expect_close(c, 1002);
+    gate_close(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -531,7 +548,7 @@ int main(void)
         cmocka_unit_test(test_6_shapes),        cmocka_unit_test(test_6_noncharacters),
         cmocka_unit_test(test_6_fails_fast),    cmocka_unit_test(test_7_close),
         cmocka_unit_test(test_7_codes),         cmocka_unit_test(test_9_large),
-        cmocka_unit_test(test_9_many),
+        cmocka_unit_test(test_9_many),          cmocka_unit_test(test_12_no_compression),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
