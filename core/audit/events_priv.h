@@ -50,5 +50,7 @@ int event_order_apply(struct br_event_order *o, const char *type, const struct e
 
 /* NULL if there is no such type. */
 const struct event_type *event_type_find(const char *type);
+/* The types in the order of the table; NULL behind the last. */
+const struct event_type *event_type_at(size_t i);
 
 #endif

@@ -238,6 +238,11 @@ const struct event_type *event_type_find(const char *type)
     return NULL;
 }
 
+const struct event_type *event_type_at(size_t i)
+{
+    return i < BR_ARRAY_LEN(types) ? &types[i] : NULL;
+}
+
 bool br_event_is_internal(const char *type)
 {
     const struct event_type *t = event_type_find(type);
