@@ -68,6 +68,8 @@ struct gateway {
     char read_id[BR_ID_MAX], read_before[BR_ID_MAX], read_words[512];
     uint32_t read_limit;
     uint64_t read_call;   /* id of the GATE_READ that was not answered; 0: none */
+    uint64_t missed[256]; /* those before it that were not answered */
+    unsigned nmissed;
     struct br_chan store; /* our end of it */
     bool store_full;      /* what world_stored() could not send, because nobody reads */
     unsigned logs;
