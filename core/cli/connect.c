@@ -155,6 +155,23 @@ static int run(struct connect *c, const char *prompt, struct br_err *err)
     return connect_show_end(c, err);
 }
 
+/* `last` is the newest one that this client may see. */
+static int find_last(struct connect *c, char id[BR_NAME_MAX + 1], struct br_err *err)
+{
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(64);
+    json_t *result;
+    br_buf_printf(&b, "{\"limit\":1}");
+    int r = connect_call(c, BR_STREAM_LIST, &b, false, &result, err);
+    const json_t *row = json_array_get(json_object_get(result, "sessions"), 0);
+    const char *found = json_string_value(json_object_get(row, "sessionId"));
+    if (r == 0 && !found)
+        r = br_err_set(err, c->left ? BR_E_CANCELED : BR_E_NOT_FOUND, "there are no sessions");
+    if (r == 0)
+        snprintf(id, BR_NAME_MAX + 1, "%s", found);
+    json_decref(result);
+    return r;
+}
+
 /* One that exists: what happened, and what happens. */
 static int attend(struct connect *c, const char *id, bool mine, struct br_err *err)
 {
@@ -166,6 +183,13 @@ static int attend(struct connect *c, const char *id, bool mine, struct br_err *e
     if (!c->extended)
         return br_err_set(err, BR_E_REQUIREMENT_MISSING,
                           "this service keeps no sessions to look at (it has no 'bridle/1')");
+    char last[BR_NAME_MAX + 1];
+    if (strcmp(id, "last") == 0) {
+        int found = find_last(c, last, err);
+        if (found < 0)
+            return found;
+        id = last;
+    }
     snprintf(c->session, sizeof(c->session), "%s", id);
     br_buf_printf(&b, "{\"sessionId\":");
     br_buf_put_json_str(&b, id, strlen(id));

@@ -195,7 +195,7 @@ const struct br_cli_verb br_cli_verbs[] = {
              {"calls", 0, "N", "make at most N tool calls", BR_COMPLETE_NONE},
              {"list", 'l', NULL, "list the sessions, those with the words that follow",
               BR_COMPLETE_NONE},
-             {"watch", 'w', "SESSION", "show this session, and follow it while it runs",
+             {"watch", 'w', "SESSION", "show this session, or the 'last', and follow it",
               BR_COMPLETE_NONE},
              {"resume", 0, "SESSION", "the same, and take a detached one over", BR_COMPLETE_NONE},
              {"detach", 0, NULL, "leave it running as soon as it runs", BR_COMPLETE_NONE},
