@@ -279,7 +279,7 @@ static void check_failed(struct check *c, int code, const char *why)
 {
     struct br_err err;
     br_err_set(&err, (enum br_code) - code, "%s", why);
-    if (c->done)
+    if (c->owner) /* else who asked has gone, and ctx with it */
         c->done(c->ctx, NULL, code, &err);
     free(c);
 }

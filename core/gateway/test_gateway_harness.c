@@ -418,6 +418,21 @@ static void test_gone_while_created(void **state)
     assert_null(session_find(g, "run_1"));
 }
 
+/* A refusal that comes too late is nobody's. */
+static void test_gone_while_refused(void **state)
+{
+    struct gateway *g = *state;
+    struct conn *c = client(g);
+    g->hold_checks = true;
+    world_say(g, c, REQ("1", "session/new", "\"workspace\":\"/w\""));
+    world_disconnect(g, c);
+    unsigned said = c->nsent;
+    world_checked(g, g->held[0], BR_E_INVALID_WORKSPACE, "no");
+    world_pump(g);
+    assert_int_equal(c->nsent, said);
+    assert_int_equal(g->nruns, 0);
+}
+
 static void test_run(void **state)
 {
     struct gateway *g = *state;
@@ -675,6 +690,7 @@ int main(void)
         T(test_new),
         T(test_session_limit),
         T(test_gone_while_created),
+        T(test_gone_while_refused),
         T(test_run),
         T(test_prompt_twice),
         T(test_never_started),
