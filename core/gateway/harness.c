@@ -198,6 +198,12 @@ void harness_follow_free(struct harness_follow *f)
     free(f);
 }
 
+void harness_follow_drop(struct harness_follow *f)
+{
+    if (f->quiet && !f->prompt && !f->cancels && !f->load)
+        harness_follow_free(f);
+}
+
 struct gw_session *harness_session(struct harness *h, const char *id, const char *session,
                                    bool followed)
 {
@@ -378,7 +384,10 @@ static void do_cancel(struct harness *h, const char *id, const struct harness_ar
     if (!s)
         return;
     bool runs = session_state(s) == GW_RUNNING;
+    bool follows = harness_follow_find(h, s) != NULL;
     struct harness_follow *f = runs ? harness_follow_new(h, s) : NULL;
+    if (f && !follows) /* it wants no events, only to know the end */
+        f->quiet = true;
     if (f) /* answered when it has ended, with what has become of it */
         (void)harness_call_new(h, &f->cancels, id);
     bool canceled = session_cancel(s, "a client canceled it");

@@ -81,10 +81,10 @@ static void do_unfollow(struct harness *h, const char *id, const struct harness_
     if (!s)
         return;
     struct harness_follow *f = harness_follow_find(h, s);
-    if (f && (f->prompt || f->cancels))
-        f->quiet = true; /* what was asked is still to be answered */
-    else if (f)
-        harness_follow_free(f);
+    if (f) {
+        f->quiet = true;
+        harness_follow_drop(f);
+    }
     br_buf_printf(&b, "{}");
     harness_reply(h, id, &b);
 }

@@ -132,7 +132,10 @@ static void load_done(struct harness_load *l)
     br_buf_printf(&b, ",\"live\":%s,\"owned\":%s}", s ? "true" : "false",
                   s && session_owner(s) ? "true" : "false");
     harness_reply(l->h, l->id, &b);
+    struct harness_follow *f = l->follow;
     load_free(l);
+    if (f) /* it may have been left meanwhile */
+        harness_follow_drop(f);
 }
 
 static void load_begin(struct harness_load *l);
@@ -147,7 +150,12 @@ static void on_read(void *ctx, int code, const struct br_err *why)
     if (code < 0 && !slow) {
         harness_error(l->h, l->id, code == -BR_E_NOT_FOUND ? HARNESS_NO_SESSION : HARNESS_INTERNAL,
                       "%s", why ? why->text : br_code_name(code));
+        struct harness_follow *f = l->follow;
         load_free(l);
+        if (f) { /* what was held is lost, so nothing may come behind it */
+            f->quiet = true;
+            harness_follow_drop(f);
+        }
     } else if (lost || slow) { /* again, behind what was sent */
         l->overflow = false;
         if (!l->full)

@@ -119,6 +119,8 @@ struct harness_follow *harness_follow_find(const struct harness *h, const struct
 /* Follow it from now on; the one that there is, if there is one. */
 struct harness_follow *harness_follow_new(struct harness *h, struct gw_session *s);
 void harness_follow_free(struct harness_follow *f);
+/* Free it if nobody wants its events, and nothing is to be answered at its end. */
+void harness_follow_drop(struct harness_follow *f);
 /* The session, if this connection owns it, or with `followed` follows it; otherwise NULL, and the
  * request was answered. */
 struct gw_session *harness_session(struct harness *h, const char *id, const char *session,

@@ -240,6 +240,38 @@ static void test_ends_while_loading(void **state)
     silent(c);
 }
 
+/* It leaves while the record is read for it, and a reading that fails leaves it nothing. */
+static void test_unfollow_while_loading(void **state)
+{
+    struct gateway *g = *state;
+    for (unsigned fails = 0; fails < 2; fails++) {
+        struct conn *owner = client(g), *c = extended(g);
+        struct run *r = running(g, owner);
+        load(g, c, r->id, "");
+        world_reading(g, 0, "");
+        world_stored(g, 1, false);
+        hears_event(c, r->id, 0, "error");
+        if (!fails) {
+            world_say(g, c, REQ("6", "session/unfollow", "\"sessionId\":\"%s\""), r->id);
+            hears(c, RESULT("6", "{}"));
+        }
+        world_event(g, r, "error", "kernel", "{}");
+        world_reading_end(g, fails ? BR_E_STORE_FAILED : 0);
+        if (fails) {
+            refused(c, "7", -32603, "ACP_INTERNAL_ERROR");
+        } else {
+            hears_event(c, r->id, 1, "error");
+            hears(c, LOADED("running", "true", "true"));
+        }
+        world_event(g, r, "error", "kernel", "{}");
+        world_say(g, c, REQ("3", "session/cancel", "\"sessionId\":\"%s\""), r->id);
+        refused(c, "3", -32010, "ACP_SESSION_NOT_FOUND"); /* it follows no more */
+        silent(c);
+        world_end(g, r, "completed");
+        silent(c);
+    }
+}
+
 /* More comes than is held: the reading begins again, behind what was sent. */
 static void test_overflow(void **state)
 {
@@ -406,6 +438,14 @@ static void test_resume(void **state)
     hears_event(next, r->id, 0, "error");
     hears(next, LOADED("running", "true", "true"));
     assert_int_equal(r->cancels, 0);
+    world_say(g, next, REQ("8", "session/unfollow", "\"sessionId\":\"%s\""), r->id);
+    hears(next, RESULT("8", "{}"));
+    world_say(g, next, REQ("9", "session/cancel", "\"sessionId\":\"%s\""), r->id);
+    world_event(g, r, "error", "kernel", "{}");
+    world_end(g, r, "canceled");
+    hears(next, RESULT("9", "{\"canceled\":true}")); /* and no event that it did not want */
+    silent(next);
+    r = running(g, next);
     world_disconnect(g, next); /* it was its owner */
     world_pump(g);
     assert_int_equal(r->cancels, 1);
@@ -483,10 +523,19 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_capability),         T(test_load_old),    T(test_load_errors),
-        T(test_load_live),          T(test_store_ahead), T(test_overflow),
-        T(test_ends_while_loading), T(test_slow_reader), T(test_load_of_sessions),
-        T(test_followers),          T(test_resume),      T(test_list),
+        T(test_capability),
+        T(test_load_old),
+        T(test_load_errors),
+        T(test_load_live),
+        T(test_store_ahead),
+        T(test_overflow),
+        T(test_unfollow_while_loading),
+        T(test_ends_while_loading),
+        T(test_slow_reader),
+        T(test_load_of_sessions),
+        T(test_followers),
+        T(test_resume),
+        T(test_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
