@@ -94,6 +94,24 @@ static void pair_make_at(struct pair *p, int family, const char *on, int client,
     assert_true(p->ours >= 0);
 }
 
+/* A free port that the kernel gives to nobody by itself, so that it is still there later. */
+static uint16_t quiet_port(void)
+{
+    struct sockaddr_storage ss;
+    static unsigned tries;
+    for (;;) {
+        uint16_t port = (uint16_t)(16000 + ((unsigned)getpid() * 7 + tries++ * 13) % 16000);
+        int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_true(fd >= 0 && tries < 1000);
+        assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
+        bool is_free =
+            bind(fd, (struct sockaddr *)&ss, address(&ss, AF_INET, "127.0.0.1", port)) == 0;
+        close(fd);
+        if (is_free)
+            return port;
+    }
+}
+
 static void pair_make(struct pair *p, int family, const char *on, int client, const char *to)
 {
     pair_make_at(p, family, on, client, to, 0, 0);
@@ -175,7 +193,7 @@ static void port_again(void **state)
     uid_t uid = 4242;
     int diag = diag_open();
     (void)state;
-    pair_make(&p, AF_INET, "127.0.0.1", AF_INET, "127.0.0.1");
+    pair_make_at(&p, AF_INET, "127.0.0.1", AF_INET, "127.0.0.1", 0, quiet_port());
     uint16_t from = port_of(p.theirs);
     assert_int_equal(write(p.theirs, "request", 7), 7);
     assert_int_equal(setsockopt(p.theirs, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)), 0);
@@ -221,7 +239,7 @@ static void race(void **state)
     uid_t uid = 4242;
     int diag = diag_open();
     (void)state;
-    pair_make(&racing, AF_INET, "127.0.0.1", AF_INET, "127.0.0.1");
+    pair_make_at(&racing, AF_INET, "127.0.0.1", AF_INET, "127.0.0.1", 0, quiet_port());
     before_asking = reuse_port;
     assert_int_equal(diag_peer_uid(diag, racing.ours, &uid), -1);
     before_asking = NULL;
