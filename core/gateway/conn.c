@@ -290,6 +290,17 @@ static void on_frame(struct conn *c, const struct br_ws_message *m)
     }
 }
 
+/* What is half there is given back, and nothing more is kept, also of one that is being closed. */
+static void stop_reading(struct conn *c)
+{
+    gw_counters(c->g)->slow_clients += c->step == CONN_OPEN;
+    conn_close(c, BR_WS_CLOSE_TRY_AGAIN, "the service holds too much for its clients");
+    c->broken = true;
+    br_ws_reader_free(&c->reader);
+    account_now(c);
+    mark_dirty(c);
+}
+
 static void on_bytes(struct conn *c, uint8_t *p, size_t n)
 {
     const struct br_service *s = gw_settings(c->g);
@@ -311,18 +322,15 @@ static void on_bytes(struct conn *c, uint8_t *p, size_t n)
         }
         on_frame(c, &m);
     }
+    account_now(c);
+    if (holds_too_much(c, 0))
+        stop_reading(c);
     if (c->step != CONN_OPEN)
         return;
     if (!br_ws_reader_open(&c->reader))
         c->frame_us = 0;
     else if (!c->frame_us)
         c->frame_us = br_now_us();
-    account_now(c);
-    if (holds_too_much(c, 0)) {
-        gw_counters(c->g)->slow_clients++;
-        conn_close(c, BR_WS_CLOSE_TRY_AGAIN, "the service holds too much for its clients");
-        return;
-    }
     arm_open(c);
 }
 

@@ -282,9 +282,20 @@ static void held_limit(void **state)
         inside_send(fd[2], k ? 0x00 : 0x01, big, 100);
         inside_turn();
     }
-    assert_int_equal(c[2]->step, CONN_CLOSING);
     assert_int_equal(c[2]->close_code, 1013);
+    assert_int_equal(c[2]->held, 0); /* and no more of it, though it goes on */
+    assert_int_equal(c[2]->reader.message.cap, 0);
     assert_int_equal(c[3]->step, CONN_OPEN);
+    /* nor is one kept that is begun while its connection is closed */
+    inside.held_max = CONN_HELD_MAX;
+    conn_close(c[3], BR_WS_CLOSE_POLICY, "");
+    inside.held_max = 0;
+    for (unsigned k = 0; k < 900 && c[3]->fd >= 0; k++) {
+        inside_send(fd[3], k ? 0x00 : 0x01, big, 100);
+        inside_turn();
+        assert_true(c[3]->reader.message.cap <= 2 * CONN_HELD_SMALL);
+    }
+    assert_int_equal(c[3]->reader.message.cap, 0);
     for (unsigned i = 0; i < 4; i++)
         br_close(&fd[i]);
     inside_turn();
