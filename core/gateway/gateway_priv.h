@@ -160,7 +160,8 @@ void session_answer(struct gw_session *s, const struct gw_who *who, const char *
                     unsigned scope, const char *note, gw_answer_fn *done, void *ctx);
 /* True: it was created or running, and ends now; questions are denied, cleanup is waited for. */
 bool session_cancel(struct gw_session *s, const char *why);
-/* It goes on without its owner: -BR_E_DENIED where the operator does not allow it. */
+/* It goes on without its owner: -BR_E_DENIED where the operator does not allow it, -BR_E_IN_USE if
+ * it has ended. */
 int session_detach(struct gw_session *s, struct br_err *err);
 /* A detached session becomes that of `c`: -BR_E_IN_USE if it has an owner. */
 int session_adopt(struct gw_session *s, struct conn *c, struct br_err *err);

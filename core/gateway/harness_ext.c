@@ -96,8 +96,10 @@ static void do_detach(struct harness *h, const char *id, const struct harness_ar
     struct gw_session *s = harness_session(h, id, a->text[0], false);
     if (!s)
         return;
-    if (session_detach(s, &err) < 0) {
-        harness_error(h, id, HARNESS_FORBIDDEN, "%s", err.text);
+    int r = session_detach(s, &err);
+    if (r < 0) {
+        harness_error(h, id, r == -BR_E_DENIED ? HARNESS_FORBIDDEN : HARNESS_ALREADY_RUN, "%s",
+                      err.text);
         return;
     }
     br_buf_printf(&b, "{\"detached\":true}");

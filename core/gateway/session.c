@@ -524,6 +524,9 @@ int session_detach(struct gw_session *s, struct br_err *err)
                           "the session '%s' was not detached: the service does not allow it "
                           "('detach' in bridle.lua)",
                           s->id);
+    if (!is_live(s))
+        return br_err_set(err, BR_E_IN_USE, "the session '%s' was not detached: it has ended",
+                          s->id);
     s->detached = true;
     s->owner = NULL;
     session_pause(s, false);

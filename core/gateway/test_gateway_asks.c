@@ -326,6 +326,15 @@ static void test_detach(void **state)
     world_end(g, r, "completed");
     assert_null(session_find(g, r->id));
     assert_int_equal(g->counters.sessions_completed, 1);
+    /* one that has ended stays with its owner */
+    r = running(g, other);
+    world_end(g, r, "completed");
+    hears_event(other, r->id, 1, "agent.stopped");
+    hears_answer(other, 2);
+    world_say(g, other, REQ("6", "session/detach", "\"sessionId\":\"%s\""), r->id);
+    refused(other, "6", -32011, "ACP_SESSION_ALREADY_RUN");
+    world_disconnect(g, other);
+    assert_null(session_find(g, r->id));
 }
 
 static void test_unfollow(void **state)

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "gateway/session_priv.h"
 #include "gateway/test_world.h"
 
 static struct gateway *world; /* for the clock */
@@ -746,6 +747,8 @@ bool world_free(struct gateway **slot)
         clean &= !timers[i];
     for (unsigned i = 0; i < CHANS; i++)
         clean &= !chans[i].c;
+    const struct sessions *all = g->sessions;
+    clean &= !all || (!all->first && !all->checks && !all->watches);
     memset(timers, 0, sizeof(timers));
     memset(chans, 0, sizeof(chans));
     free(g->sessions);
