@@ -122,6 +122,8 @@ typedef void gw_answer_fn(void *ctx, int code, const struct br_err *why);
 void session_create(struct gateway *g, struct conn *owner, const char *workspace,
                     const char *task_id, const char *model, gw_new_fn *done, void *ctx);
 const char *session_id(const struct gw_session *s);
+/* Could it be the id of one? Such a text stands in JSON as it is. */
+bool session_is_id(const char *id);
 enum gw_state session_state(const struct gw_session *s);
 struct conn *session_owner(const struct gw_session *s); /* NULL: detached, or its owner has gone */
 const struct gw_result *session_result(const struct gw_session *s); /* once it has ended */

@@ -214,7 +214,7 @@ void harness_do_load(struct harness *h, const char *id, const struct harness_arg
     unsigned n = 0;
     for (const struct harness_load *k = h->loads; k; k = k->next)
         n++;
-    if (n == LOADS_MAX || a->n[0] >= BR_ID_MAX) {
+    if (n == LOADS_MAX || !session_is_id(a->text[0])) {
         harness_error(h, id, n == LOADS_MAX ? HARNESS_REQUEST : HARNESS_NO_SESSION,
                       n == LOADS_MAX ? "too many sessions are being read" : "no such session");
         return;

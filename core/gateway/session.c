@@ -348,11 +348,10 @@ static struct check *check_take(struct sessions *all, uint64_t id)
     return NULL;
 }
 
-/* An id stands in messages as it is. */
-static bool is_plain(const char *id)
+bool session_is_id(const char *id)
 {
     size_t n = strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.");
-    return n > 0 && !id[n];
+    return n > 0 && n < BR_ID_MAX && !id[n];
 }
 
 int session_on_checked(struct gateway *g, struct br_msg *m, struct br_err *err)
@@ -366,7 +365,7 @@ int session_on_checked(struct gateway *g, struct br_msg *m, struct br_err *err)
     (void)br_rd_u64(&m->rd); /* the manifest's budgets: bridled clamps to them */
     (void)br_rd_u64(&m->rd);
     struct check *c = br_rd_done(&m->rd) < 0 ? NULL : check_take(sessions_of(g), m->id);
-    if (!c || (code == 0 && (!is_plain(id) || session_find(g, id)))) {
+    if (!c || (code == 0 && (!session_is_id(id) || session_find(g, id)))) {
         free(c);
         return br_err_set(err, BR_E_PEER_PROTOCOL, "'bridled' sent a malformed GATE_CHECKED");
     }

@@ -115,7 +115,12 @@ static void test_load_errors(void **state)
     refused(c, "7", -32010, "ACP_SESSION_NOT_FOUND");
     load(g, c, "run_00000000000000000000000000000000000000000000000000000000", "");
     refused(c, "7", -32010, "ACP_SESSION_NOT_FOUND");
-    assert_int_equal(g->read_call, 0); /* no id is so long: nobody was asked */
+    static const char *const no_ids[] = {"run\\\"x", "run\\n", "a b", "\\u00e4", "../a", "\\\\"};
+    for (size_t i = 0; i < BR_ARRAY_LEN(no_ids); i++) {
+        load(g, c, no_ids[i], "");
+        refused(c, "7", -32010, "ACP_SESSION_NOT_FOUND");
+    }
+    assert_int_equal(g->read_call, 0); /* no id is so: nobody was asked */
     load(g, c, "run_broken", "");
     world_reading(g, 0, "");
     world_stored(g, 1, false);
