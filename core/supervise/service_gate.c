@@ -3,8 +3,8 @@
  * bridle-egress for telemetry), and the table of what the gateway may ask. It parses what anybody
  * sends, so each row says why the request is safe if the gateway has been taken over.
  *
- * When one of the three dies, all three are ended and started again with the same listeners; the
- * sessions are canceled, as when their clients disconnect.
+ * When the gateway or bridle-tls dies, all three are ended and started again with the same
+ * listeners; the sessions are canceled, as when their clients disconnect.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -226,13 +226,22 @@ static void on_gate_end(struct kid *k, int status)
     service_gate_died(sv);
 }
 
-static void on_peer_end(struct kid *k, int status)
+static void on_tls_end(struct kid *k, int status)
 {
-    struct service *sv = k->sv;
-    if (sv->draining && status == 0)
+    if (k->sv->draining && status == 0)
         return; /* the gateway has taken its leave */
     br_log(BR_LOG_ERROR, "'%s' ended (status %d); the gateway is started anew", k->name, status);
-    kid_kill(&sv->gateway);
+    kid_kill(&k->sv->gateway);
+}
+
+/* Nobody's session ends over figures. */
+static void on_export_end(struct kid *k, int status)
+{
+    if (k->sv->draining && status == 0)
+        return;
+    br_log(BR_LOG_ERROR,
+           "'%s' ended (status %d); nothing is exported until the gateway is started anew", k->name,
+           status);
 }
 
 static int on_peer_ready(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
@@ -283,7 +292,7 @@ static int start_tls(struct service *sv, int gateway_fd, struct br_err *err)
     BR_CLEANUP_FD int fd = gateway_fd;
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     int r = kid_start_role(sv, &sv->tls, "bridle-tls", BR_UID_TLS, peer_rules,
-                           BR_ARRAY_LEN(peer_rules), on_peer_end, err);
+                           BR_ARRAY_LEN(peer_rules), on_tls_end, err);
     for (uint32_t i = 0; r == 0 && i < s->c.s.nlisteners; i++)
         if (s->c.s.listeners[i].tls)
             r = send_listener(&sv->tls, BR_MSG_TLS_LISTEN, i, err);
@@ -304,7 +313,7 @@ static int start_export(struct service *sv, int gateway_fd, struct br_err *err)
     BR_CLEANUP_FD int fd = gateway_fd;
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     int r = kid_start_role(sv, &sv->egress, "bridle-egress", BR_UID_EGRESS, peer_rules,
-                           BR_ARRAY_LEN(peer_rules), on_peer_end, err);
+                           BR_ARRAY_LEN(peer_rules), on_export_end, err);
     br_buf_put_str(&o.buf, sv->now->c.s.otlp);
     br_buf_put_str(&o.buf, "");
     br_buf_put_u8(&o.buf, BR_KEY_NONE);

@@ -43,18 +43,16 @@ static void kill_one(const char *name, unsigned nth)
     assert_int_equal(kill(pid, SIGKILL), 0);
 }
 
-/* The run's own bridled is the second: the first is the service. */
-static void kill_run_bridled(void)
+/* The run's own bridled: the service is one, too. False if there is none so long. */
+static bool kill_run_bridled(unsigned ms)
 {
-    for (int i = 0; i < 500; i++, usleep(10000))
+    for (unsigned i = 0; i <= ms / 5; i++, usleep(5000))
         for (unsigned n = 0; n < 4; n++) {
             pid_t pid = e2e_find(s.service, "bridled", n);
-            if (pid > 0 && pid != s.service) {
-                assert_int_equal(kill(pid, SIGKILL), 0);
-                return;
-            }
+            if (pid > 0 && pid != s.service)
+                return kill(pid, SIGKILL) == 0;
         }
-    fail_msg("no bridled of a run");
+    return false;
 }
 
 static void test_gateway(void **state)
@@ -132,7 +130,7 @@ static void test_run_bridled(void **state)
     (void)state;
     started();
     begin_asking(id);
-    kill_run_bridled();
+    assert_true(kill_run_bridled(5000));
     expect_failed(id);
 }
 
@@ -144,7 +142,7 @@ static void test_run_bridled_and_audit(void **state)
     started();
     begin_asking(id);
     pid_t audit = e2e_await(s.service, "bridle-audit", 0, 5000);
-    kill_run_bridled();
+    assert_true(kill_run_bridled(5000));
     (void)kill(audit, SIGKILL);
     expect_failed(id);
 }
@@ -174,12 +172,13 @@ static void test_moments(void **state)
 {
     static const unsigned after_ms[] = {0, 15, 40, 80, 160};
     char id[BR_ID_MAX], want[128];
+    unsigned killed = 0; /* a run may be over by then */
     (void)state;
     started();
     for (size_t i = 0; i < BR_ARRAY_LEN(after_ms); i++) {
         served_begin(&s, "one", "echo", id);
         usleep(after_ms[i] * 1000);
-        kill_run_bridled();
+        killed += kill_run_bridled(200);
         snprintf(want, sizeof(want), "ENDED %s ", id);
         served_hear(&s, want);
         bool well = strcmp(served_word(&s, 2), "OK") == 0;
@@ -194,6 +193,7 @@ static void test_moments(void **state)
             assert_false(well);
         e2e_result_free(&r);
     }
+    assert_true(killed >= 2);
     for (size_t i = 0; i < BR_ARRAY_LEN(after_ms); i++) {
         served_begin(&s, "one", "echo", id);
         usleep(after_ms[i] * 1000);
@@ -201,6 +201,26 @@ static void test_moments(void **state)
         assert_null(served_try(&s, "nothing"));
         served_connect(&s);
     }
+    expect_works();
+    served_stop(&s);
+}
+
+/* What exports figures dies: nobody's session does. */
+static void test_telemetry(void **state)
+{
+    char id[BR_ID_MAX], want[128];
+    (void)state;
+    served_reset(&s);
+    served_config(&s, "otlp = 'http://127.0.0.1:9'");
+    served_start(&s, NULL, NULL);
+    served_ready(&s);
+    pid_t egress = e2e_await(s.service, "bridle-egress", 0, 5000);
+    begin_asking(id);
+    assert_int_equal(kill(egress, SIGKILL), 0);
+    served_logged(&s, "nothing is exported");
+    served_say(&s, "CANCEL %s 0", id);
+    snprintf(want, sizeof(want), "ENDED %s CANCELED", id);
+    served_hear(&s, want); /* of the same gateway */
     expect_works();
     served_stop(&s);
 }
@@ -244,6 +264,7 @@ int main(void)
         cmocka_unit_test(test_run_bridled_and_audit),
         cmocka_unit_test(test_peers),
         cmocka_unit_test(test_moments),
+        cmocka_unit_test(test_telemetry),
         cmocka_unit_test(test_audit),
     };
     e2e_isolate();
