@@ -61,6 +61,8 @@ int workspace_below(const struct service_settings *s, const char *path, char rea
     if (len <= 0 || fstat(fd, &st) < 0)
         return outside(path, root, "cannot be examined", err);
     real[len] = 0;
+    if (!br_utf8_valid(real, (size_t)len)) /* of a link: neither record nor client could name it */
+        return outside(path, root, "leads to a path that is not valid UTF-8", err);
     if (strncmp(real, root, n) != 0 || (real[n] && real[n] != '/' && n))
         return outside(path, root, "is not in the service's root any more", err);
     if (geteuid() == 0 && (st.st_uid == 0 || st.st_gid == 0))

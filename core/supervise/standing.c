@@ -341,12 +341,14 @@ static int lock_place(struct standing *st, struct br_err *err)
         st->lock = fd;
         return 0;
     }
-    int r = errno == EWOULDBLOCK
-                ? br_err_set(err, BR_E_IN_USE,
-                             "another bridled stands over '%s'; this one was not started",
-                             st->state_dir)
-                : br_err_errno(err, BR_E_IO, "'%s/%s' could not be locked", st->state_dir,
-                               STANDING_LOCK);
+    int r =
+        errno == EWOULDBLOCK
+            ? br_err_set(err, BR_E_IN_USE,
+                         "another bridled stands over '%s'; this one was not started. End it, or "
+                         "choose another BRIDLE_STATE_DIR",
+                         st->state_dir)
+            : br_err_errno(err, BR_E_IO, "'%s/%s' could not be locked", st->state_dir,
+                           STANDING_LOCK);
     br_close(&fd);
     return r;
 }

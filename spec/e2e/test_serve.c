@@ -197,6 +197,11 @@ static void test_workspaces(void **state)
     refused(path, "INVALID_WORKSPACE", "leads out of");
     snprintf(path, sizeof(path), "%sX||", s.root);
     refused(path, "INVALID_WORKSPACE", "not in the service's root");
+    snprintf(path, sizeof(path), "%s/\xff", s.root);
+    snprintf(link, sizeof(link), "%s/odd", s.root);
+    assert_int_equal(mkdir(path, 0755), 0);
+    assert_int_equal(symlink("\xff", link), 0);
+    refused("odd||", "INVALID_WORKSPACE", "not valid UTF-8");
     refused("one||scripted/other", "NOT_FOUND", "does not offer");
     if (geteuid() == 0) {
         snprintf(path, sizeof(path), "%s/rooted", s.root);
