@@ -24,13 +24,41 @@ static struct gateway *g;
 static struct conn *c[2];
 static char permission[BR_ID_MAX];
 static uint64_t next_seq[WORLD_RUNS], row;
+/* The second client's events, of both kinds; how often they may begin anew: once for each time
+ * that it asked for what was stored. */
+static uint64_t next_of[2][WORLD_RUNS];
+static unsigned anew[2][WORLD_RUNS];
 static bool stopped[WORLD_RUNS], recorded;
 static bool plain; /* the first client asked for nothing beyond the protocol */
+
+static unsigned unshown; /* rows that are stored, and not shown yet */
 
 static struct run *last(void)
 {
     struct run *r = g->nruns ? &g->runs[g->nruns - 1] : NULL;
+    static const struct run *of;
+    if (r != of) /* those of one before it are lost */
+        unshown = 0;
+    of = r;
     return r && r->started && !r->ended && r->audit >= 0 ? r : NULL;
+}
+
+static void show(struct run *r)
+{
+    for (; unshown; unshown--) {
+        char text[64];
+        int n = snprintf(text, sizeof(text), "{\"v\":1,\"type\":\"error\",\"data\":{}}");
+        world_bytes(g, r, r->row - unshown + 1, text, (size_t)n);
+    }
+}
+
+static void store_only(struct run *r)
+{
+    if (r->row + 1 >= BR_ARRAY_LEN(r->own))
+        return;
+    r->own[++r->row] = false;
+    r->seq++;
+    unshown++;
 }
 
 static void resolve(struct run *r)
@@ -45,7 +73,12 @@ static void resolve(struct run *r)
 
 static void to_run(struct run *r, char what)
 {
+    if (what != 'q')
+        show(r);
     switch (what) {
+    case 'q':
+        store_only(r);
+        break;
     case 'a':
     case 'r':
         resolve(r);
@@ -81,11 +114,24 @@ static void to_run(struct run *r, char what)
     }
 }
 
-/* The next row of the store is read. */
-static void stored(void)
+/* The next row of what is read, if the store has it. */
+static bool stored(void)
 {
+    const struct run *r = world_run(g, g->read_id);
+    if (!r || row >= r->row || row + 1 >= BR_ARRAY_LEN(r->own))
+        return false;
     row++;
-    world_stored(g, row, row % 3 == 0);
+    world_stored(g, row, r->own[row]);
+    return true;
+}
+
+/* To the end that the store has now: everything that was shown live was stored before. */
+static void read_to_end(void)
+{
+    while (g->store.fd >= 0 && !g->store_full && stored())
+        ;
+    world_reading_end(g, g->store_full ? BR_E_STORE_FAILED : 0);
+    g->store_full = false;
 }
 
 static void happen(char what)
@@ -105,9 +151,9 @@ static void happen(char what)
         row = 0;
         world_reading(g, 0, "");
     } else if (what == 'm' && g->store.fd >= 0)
-        stored();
+        (void)stored();
     else if (what == 'M' && g->store.fd >= 0)
-        world_reading_end(g, 0);
+        read_to_end();
     else if (what == '1' || what == '2')
         c[what - '1']->closing = true; /* it hangs up; its end comes with all of them */
     else if (last())
@@ -132,6 +178,13 @@ static void hear(unsigned i)
                        next_seq[k]++);
             stopped[k] = strstr(text, "\"type\":\"agent.stopped\"") != NULL;
         }
+        if (i == 1 && method && strcmp(method, "bridle/session") != 0) {
+            unsigned k = (unsigned)atoi(id + 4) - 1, own = method[0] == 'b';
+            uint64_t seq = (uint64_t)json_integer_value(json_object_get(params, "seq"));
+            br_require(k < g->nruns && (seq == next_of[own][k] || anew[own][k]));
+            anew[own][k] -= seq != next_of[own][k];
+            next_of[own][k] = seq + 1;
+        }
         json_decref(v);
     }
 }
@@ -152,6 +205,12 @@ static void say(unsigned i, const uint8_t *p, size_t n)
     plain &= i != 0 || !b.len || !memmem(b.data, b.len, "capabilities", 12) ||
              !(memmem(b.data, b.len, "sess", 4) || memmem(b.data, b.len, "ext", 3) ||
                memchr(b.data, '\\', b.len));
+    bool load = i == 1 && b.len &&
+                (memmem(b.data, b.len, "/load", 5) || memmem(b.data, b.len, "/resume", 7) ||
+                 memchr(b.data, '\\', b.len));
+    for (unsigned k = 0; load && k < WORLD_RUNS; k++)
+        for (unsigned own = 0; own < 2; own++)
+            anew[own][k] += next_of[own][k] != 0 || memmem(b.data, b.len, "fter", 4) != NULL;
     char *exact = malloc(b.len ? b.len : 1);
     br_require(exact);
     if (b.len)
@@ -167,8 +226,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     g->settings.detach = 1;
     memset(next_seq, 0, sizeof(next_seq));
     memset(stopped, 0, sizeof(stopped));
+    memset(next_of, 0, sizeof(next_of));
+    memset(anew, 0, sizeof(anew));
     permission[0] = 0;
     plain = true;
+    unshown = 0;
     c[0] = world_connect(g, &gw_harness, "uid:1000", BR_ACCESS_OPERATE);
     c[1] = world_connect(g, &gw_harness, "token:ops", BR_ACCESS_OPERATE);
     unsigned lines = 0;

@@ -627,8 +627,12 @@ void world_event(struct gateway *g, struct run *r, const char *type, const char 
     br_buf_put(&b, text, strlen(text));
     br_buf_put(&b, "}", 1);
     free(text);
-    world_bytes(g, r, ++r->row, b.data, b.len);
-    r->seq += strncmp(type, "bridle.", 7) != 0;
+    bool own = strncmp(type, "bridle.", 7) == 0;
+    r->row++; /* before it is known: who reads the store may be ahead */
+    if (r->row < BR_ARRAY_LEN(r->own))
+        r->own[r->row] = own;
+    r->seq += !own;
+    world_bytes(g, r, r->row, b.data, b.len);
 }
 
 void world_ask(struct gateway *g, struct run *r, const char *call, bool run,

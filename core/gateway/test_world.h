@@ -36,6 +36,7 @@ struct run {
     struct br_chan session;
     int audit; /* our end; -1 */
     uint64_t row, seq;
+    bool own[512]; /* rows that are of Bridle's types; those beyond are not noted */
     struct br_ledger *ledger;
     unsigned answers; /* ANSWERs that came */
     char last_who[BR_WHO_MAX];
