@@ -33,7 +33,7 @@ static enum br_code code_of(int code)
         {-32012, BR_E_LIMIT_EXCEEDED},
         {-32020, BR_E_NOT_FOUND},
         {-32021, BR_E_IN_USE},
-        {-32029, BR_E_LIMIT_EXCEEDED},
+        {-32031, BR_E_LIMIT_EXCEEDED},
         {-32030, BR_E_DENIED},
     };
     for (size_t i = 0; i < BR_ARRAY_LEN(codes); i++)
