@@ -240,6 +240,10 @@ struct br_cli_term {
     bool status_shown;
     bool broken; /* the output went away, */
     int error;   /* for this reason */
+    /* The output takes nothing at present: a pager, Ctrl-S. Returns when it does again, or false to
+     * drop what was to be written. NULL: writing waits. */
+    bool (*stalled)(void *ctx, int fd);
+    void *stalled_ctx;
 };
 /* `out` is where the view goes, `in` where answers come from. Reads NO_COLOR, TERM and COLUMNS. */
 void br_cli_term_init(struct br_cli_term *t, int in, int out);

@@ -53,6 +53,7 @@ struct connect {
     bool detached;    /* it goes on without this client */
     bool canceling;
     bool left;                /* the operator did not want to wait */
+    bool stalled, writable;   /* the output takes nothing; and now it does */
     bool editing, edit_break; /* at the prompt; and Ctrl-C there */
     uint64_t began_us;
     uint64_t limits[2]; /* that a warning told of: tokens, tool calls */

@@ -3,6 +3,7 @@
  * one line each, a status line with time and budget, and the list of sessions. With --json only the
  * messages as they came, and on stderr the questions.
  */
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -16,8 +17,10 @@ void connect_say(struct connect *c, const char *text)
 {
     BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(16 * BR_ERR_TEXT_MAX);
     br_buf_put_visible(&b, text, strlen(text), false);
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
     br_cli_term_clear_status(&c->term);
-    (void)br_write_all(STDERR_FILENO, b.data, b.len);
+    if (poll(&p, 1, 0) != 0) /* or nobody reads it */
+        (void)br_write_all(STDERR_FILENO, b.data, b.len);
 }
 
 int connect_show_message(struct connect *c, const char *text, size_t n)

@@ -244,7 +244,7 @@ static void on_stop(struct connect *c, int signo)
     c->asking.guest = true; /* the service denies what is open, as part of the cancel */
     br_cli_asking_cancel(&c->asking);
     if (signo != SIGHUP)
-        (void)!write(STDERR_FILENO, "canceling... (again to leave at once)\n", 38);
+        connect_say(c, "canceling... (again to leave at once)\n");
 }
 
 static int on_signal(void *ctx, int fd, short revents, struct br_err *err)
@@ -271,6 +271,39 @@ static int on_tick(void *ctx, struct br_err *err)
     connect_show_tick(c);
     c->tick = br_loop_timer(c->loop, TICK_US, on_tick, c);
     return 0;
+}
+
+static int on_writable(void *ctx, int fd, short revents, struct br_err *err)
+{
+    struct connect *c = ctx;
+    (void)revents;
+    (void)err;
+    br_loop_unwatch(c->loop, fd);
+    c->writable = true;
+    return 0;
+}
+
+/* The output takes nothing: the service and signals are served until it does, so that a pager or a
+ * Ctrl-S does not look like a client that is dead. What the service says meanwhile waits. */
+static bool on_stalled(void *ctx, int fd)
+{
+    struct connect *c = ctx;
+    struct br_err err = {.code = BR_OK};
+    if (c->stalled || c->left || !c->remote)
+        return !c->stalled && !c->left;
+    c->stalled = true;
+    c->writable = false;
+    br_cli_remote_hold(c->remote, true);
+    int r = br_loop_watch(c->loop, fd, POLLOUT, on_writable, c);
+    while (r >= 0 && !c->writable && !c->left) {
+        r = br_loop_run_until(c->loop, &c->writable, br_now_us() + TICK_US, &err);
+        if (r == -BR_E_TIMEOUT && err.code == BR_OK)
+            r = 0;
+    }
+    br_loop_unwatch(c->loop, fd);
+    br_cli_remote_hold(c->remote, false);
+    c->stalled = false;
+    return r >= 0 && c->writable;
 }
 
 /* ---- open and close ------------------------------------------------------------------------- */
@@ -341,6 +374,8 @@ int connect_open(struct connect *c, struct br_err *err)
                                        .stuck = on_stuck,
                                        .ctx = c,
                                        .can_ask = can_ask};
+    c->term.stalled = c->asker.stalled = on_stalled;
+    c->term.stalled_ctx = c->asker.stalled_ctx = c;
     int r = br_cli_remote_open(&c->remote, c->loop, &c->url, &o, &hooks, c, err);
     (void)unsetenv("BRIDLE_TOKEN");
     if (r == 0)
@@ -355,6 +390,7 @@ int connect_open(struct connect *c, struct br_err *err)
 void connect_close(struct connect *c, int code)
 {
     bool failed = code == -BR_E_PEER_PROTOCOL;
+    c->term.stalled = c->asker.stalled = NULL;
     br_cli_remote_close(&c->remote, failed ? BR_WS_CLOSE_PROTOCOL : BR_WS_CLOSE_NORMAL,
                         failed ? "protocol failure" : "");
     if (c->signals >= 0) {

@@ -19,6 +19,15 @@
 #define OUT_MAX (4u * BR_CLI_REMOTE_MESSAGE_MAX)
 #define CLOSE_US (1000u * 1000)
 #define FRAGMENTS_MAX 4096u
+/* So much may wait for its user before nothing more is read. */
+#define HELD_MAX (8u * 1024 * 1024)
+
+/* A message that was read and is still to be delivered. */
+struct held {
+    struct held *next;
+    size_t n;
+    char text[];
+};
 
 struct br_cli_remote {
     struct br_loop *loop;
@@ -37,7 +46,12 @@ struct br_cli_remote {
     uint64_t heard_us; /* when something came last */
     uint64_t alive_us; /* how long it may be silent after a ping */
     bool pinged;
-    bool over, closing; /* over: nothing goes out any more */
+    struct held *first, *last; /* messages to deliver; pings are answered before */
+    size_t held;               /* bytes of them */
+    bool busy;                 /* one is being delivered */
+    unsigned holds;            /* br_cli_remote_hold() */
+    struct br_err end;         /* code set: it has ended, which is told behind the messages */
+    bool over;                 /* and it was told */
 };
 
 /* ---- the token ------------------------------------------------------------------------------ */
@@ -204,15 +218,6 @@ static int shake_hands(struct br_cli_remote *r, const struct br_cli_url *u,
 
 /* ---- frames --------------------------------------------------------------------------------- */
 
-static int over(struct br_cli_remote *r, int code, struct br_err *err)
-{
-    r->over = true;
-    br_loop_unwatch(r->loop, r->fd);
-    br_loop_timer_cancel(r->loop, &r->tick);
-    br_loop_timer_cancel(r->loop, &r->soon);
-    return r->hooks->ended ? r->hooks->ended(r->ctx, code, err) : code;
-}
-
 static int flush(struct br_cli_remote *r)
 {
     while (r->sent < r->out.len) {
@@ -236,24 +241,72 @@ static int on_ready(void *ctx, int fd, short revents, struct br_err *err);
 
 static int watch(struct br_cli_remote *r)
 {
-    if (r->early) /* what came with the handshake goes first */
+    if (r->early || r->end.code) /* what came with the handshake goes first */
         return 0;
-    return br_loop_watch(r->loop, r->fd, r->out.len ? POLLIN | POLLOUT : POLLIN, on_ready, r);
+    short events = r->held > HELD_MAX ? 0 : POLLIN;
+    return br_loop_watch(r->loop, r->fd, r->out.len ? events | POLLOUT : events, on_ready, r);
+}
+
+/* Nothing is read or sent any more. */
+static void mark_end(struct br_cli_remote *r, enum br_code code, const char *text)
+{
+    if (r->end.code)
+        return;
+    (void)br_err_set(&r->end, code, "%s", text);
+    br_loop_unwatch(r->loop, r->fd);
+    br_loop_timer_cancel(r->loop, &r->tick);
+}
+
+static int tell_end(struct br_cli_remote *r, struct br_err *err)
+{
+    int code = -(int)r->end.code;
+    r->over = true;
+    if (err)
+        *err = r->end;
+    return r->hooks->ended ? r->hooks->ended(r->ctx, code, err) : code;
+}
+
+/* What was read, one by one, then the end. Its user may run the loop inside of a message: what is
+ * read then waits for its turn. */
+static int deliver(struct br_cli_remote *r, struct br_err *err)
+{
+    bool stopped = r->held > HELD_MAX;
+    if (r->busy || r->holds || r->over)
+        return 0;
+    int code = 0;
+    r->busy = true;
+    while (code == 0 && r->first && !r->holds) {
+        struct held *m = r->first;
+        r->first = m->next;
+        r->last = r->first ? r->last : NULL;
+        r->held -= m->n;
+        code = r->hooks->message(r->ctx, m->text, m->n, err);
+        free(m);
+    }
+    r->busy = false;
+    if (code < 0)
+        return code;
+    if (stopped)
+        (void)watch(r);
+    return r->end.code && !r->first && !r->holds ? tell_end(r, err) : 0;
+}
+
+static int end_now(struct br_cli_remote *r, enum br_code code, const char *text, struct br_err *err)
+{
+    mark_end(r, code, text);
+    return deliver(r, err);
 }
 
 static int gone(struct br_cli_remote *r, struct br_err *err)
 {
-    (void)br_err_set(err, BR_E_PEER_GONE, "the connection to the server ended without a word");
-    return over(r, -BR_E_PEER_GONE, err);
+    return end_now(r, BR_E_PEER_GONE, "the connection to the server ended without a word", err);
 }
 
 /* What was queued goes out now as far as it goes. */
 static int push(struct br_cli_remote *r, struct br_err *err)
 {
-    if (r->out.failed) {
-        (void)br_err_set(err, BR_E_LIMIT_EXCEEDED, "the server does not read what it is sent");
-        return over(r, -BR_E_LIMIT_EXCEEDED, err);
-    }
+    if (r->out.failed)
+        return end_now(r, BR_E_LIMIT_EXCEEDED, "the server does not read what it is sent", err);
     if (flush(r) < 0) { /* what the server said before it left is still to be read */
         br_buf_reset(&r->out);
         r->sent = 0;
@@ -262,19 +315,18 @@ static int push(struct br_cli_remote *r, struct br_err *err)
 }
 
 /* The other side broke the protocol: say so and end it. */
-static int violation(struct br_cli_remote *r, unsigned close_code, const char *why,
-                     struct br_err *err)
+static void violation(struct br_cli_remote *r, unsigned close_code, const char *why)
 {
+    char text[BR_ERR_TEXT_MAX];
     br_buf_reset(&r->out); /* whatever waited is of no use to such a server */
     br_ws_put_close(&r->out, close_code, why, true);
     r->sent = 0;
     (void)flush(r);
-    (void)br_err_set(err, BR_E_PEER_PROTOCOL, "protocol failure: %s", why);
-    return over(r, -BR_E_PEER_PROTOCOL, err);
+    snprintf(text, sizeof(text), "protocol failure: %s", why);
+    mark_end(r, BR_E_PEER_PROTOCOL, text);
 }
 
-static int closed_by_server(struct br_cli_remote *r, const struct br_ws_message *m,
-                            struct br_err *err)
+static void closed_by_server(struct br_cli_remote *r, const struct br_ws_message *m)
 {
     static const struct {
         unsigned code;
@@ -299,9 +351,27 @@ static int closed_by_server(struct br_cli_remote *r, const struct br_ws_message 
     br_ws_put_close(&r->out, m->close_code == BR_WS_CLOSE_NO_STATUS ? 1000 : m->close_code, "",
                     true);
     (void)flush(r);
-    (void)br_err_set(err, BR_E_PEER_GONE, "the server closed the connection: %s (%u%s%s)", why,
-                     m->close_code, text && *text ? ", " : "", text ? text : "");
-    return over(r, -BR_E_PEER_GONE, err);
+    char all[BR_ERR_TEXT_MAX];
+    snprintf(all, sizeof(all), "the server closed the connection: %s (%u%s%s)", why, m->close_code,
+             text && *text ? ", " : "", text ? text : "");
+    mark_end(r, BR_E_PEER_GONE, all);
+}
+
+static int hold_message(struct br_cli_remote *r, const struct br_ws_message *m, struct br_err *err)
+{
+    struct held *h = malloc(sizeof(*h) + m->n + 1);
+    if (!h)
+        return br_err_set(err, BR_E_NOMEM, "no memory for a message of the server");
+    *h = (struct held){.n = m->n};
+    memcpy(h->text, m->data, m->n);
+    h->text[m->n] = '\0';
+    if (r->last)
+        r->last->next = h;
+    else
+        r->first = h;
+    r->last = h;
+    r->held += m->n;
+    return 0;
 }
 
 static int take_message(struct br_cli_remote *r, const struct br_ws_message *m, struct br_err *err)
@@ -313,18 +383,15 @@ static int take_message(struct br_cli_remote *r, const struct br_ws_message *m, 
     case BR_WS_PONG:
         return 0;
     case BR_WS_CLOSE:
-        return closed_by_server(r, m, err);
+        closed_by_server(r, m);
+        return 0;
     case BR_WS_BINARY:
-        return violation(r, BR_WS_CLOSE_UNSUPPORTED, "the server sent a binary message", err);
+        violation(r, BR_WS_CLOSE_UNSUPPORTED, "the server sent a binary message");
+        return 0;
     case BR_WS_TEXT:
-        break;
+        return hold_message(r, m, err);
     }
-    BR_CLEANUP_BUF struct br_buf copy = BR_BUF_INIT(BR_CLI_REMOTE_MESSAGE_MAX + 1);
-    br_buf_put(&copy, m->data, m->n);
-    const char *text = br_buf_cstr(&copy);
-    if (!text)
-        return br_err_set(err, BR_E_NOMEM, "no memory for a message of the server");
-    return r->hooks->message(r->ctx, text, m->n, err);
+    return 0;
 }
 
 static int take_bytes(struct br_cli_remote *r, uint8_t *p, size_t n, struct br_err *err)
@@ -334,17 +401,19 @@ static int take_bytes(struct br_cli_remote *r, uint8_t *p, size_t n, struct br_e
     unsigned close_code = BR_WS_CLOSE_PROTOCOL;
     r->heard_us = br_now_us();
     r->pinged = false;
-    while (!r->over) {
+    while (!r->end.code) {
         int got = br_ws_read(&r->reader, &r->limits, &p, &n, &m, &close_code, &why);
         if (got < 0)
-            return violation(r, close_code, why.text, err);
-        if (got == 0)
-            return 0;
+            violation(r, close_code, why.text);
+        if (got <= 0)
+            break;
         int code = take_message(r, &m, err);
         if (code < 0)
             return code;
     }
-    return 0;
+    if (r->held > HELD_MAX)
+        (void)watch(r);
+    return deliver(r, err);
 }
 
 static int on_ready(void *ctx, int fd, short revents, struct br_err *err)
@@ -354,23 +423,23 @@ static int on_ready(void *ctx, int fd, short revents, struct br_err *err)
     int code = revents & POLLOUT ? push(r, err) : 0;
     if (code < 0)
         return code;
-    if (r->over || !(revents & (POLLIN | POLLHUP | POLLERR)))
+    if (r->end.code || !(revents & (POLLIN | POLLHUP | POLLERR)))
         return 0;
     ssize_t n = read(fd, buf, sizeof(buf));
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
-    if (n <= 0) {
-        (void)br_err_set(err, BR_E_PEER_GONE, "the connection to the server ended without a word");
-        return over(r, -BR_E_PEER_GONE, err);
-    }
+    if (n <= 0)
+        return gone(r, err);
     return take_bytes(r, buf, (size_t)n, err);
 }
 
-/* Bytes that came with the handshake, once the loop runs. */
+/* Bytes that came with the handshake, once the loop runs; or messages that were held back. */
 static int on_soon(void *ctx, struct br_err *err)
 {
     struct br_cli_remote *r = ctx;
     r->soon = 0;
+    if (!r->early)
+        return deliver(r, err);
     uint8_t *early = br_steal_ptr(&r->early);
     int code = watch(r) < 0 ? gone(r, err) : take_bytes(r, early, r->nearly, err);
     free(early);
@@ -383,15 +452,13 @@ static int on_tick(void *ctx, struct br_err *err)
     struct br_cli_remote *r = ctx;
     r->tick = 0;
     uint64_t silent = br_now_us() - r->heard_us;
-    if (r->pinged && silent >= 2 * r->alive_us) {
-        (void)br_err_set(err, BR_E_TIMEOUT, "the server gives no sign of life any more");
-        return over(r, -BR_E_TIMEOUT, err);
-    }
+    if (r->pinged && silent >= 2 * r->alive_us && r->held <= HELD_MAX)
+        return end_now(r, BR_E_TIMEOUT, "the server gives no sign of life any more", err);
     if (!r->pinged && silent >= r->alive_us) {
         r->pinged = true;
         br_ws_put(&r->out, BR_WS_PING, "", 0, true);
         int code = push(r, err);
-        if (code < 0 || r->over)
+        if (code < 0 || r->end.code)
             return code;
     }
     r->tick = br_loop_timer(r->loop, r->alive_us / 4, on_tick, r);
@@ -442,7 +509,7 @@ int br_cli_remote_open(struct br_cli_remote **out, struct br_loop *loop, const s
     if (code == 0)
         code = start_serving(r, err);
     if (code < 0) {
-        r->over = true;
+        r->over = true; /* there is nobody to say goodbye to */
         br_cli_remote_close(&r, 0, "");
         return code;
     }
@@ -452,7 +519,7 @@ int br_cli_remote_open(struct br_cli_remote **out, struct br_loop *loop, const s
 
 int br_cli_remote_send(struct br_cli_remote *r, const char *text, size_t n, struct br_err *err)
 {
-    if (r->over)
+    if (r->over || r->end.code)
         return br_err_set(err, BR_E_PEER_GONE, "the connection to the server is gone");
     br_ws_put(&r->out, BR_WS_TEXT, text, n, true);
     if (r->out.failed)
@@ -463,6 +530,13 @@ int br_cli_remote_send(struct br_cli_remote *r, const char *text, size_t n, stru
 size_t br_cli_remote_queued(const struct br_cli_remote *r)
 {
     return r->out.len - r->sent;
+}
+
+void br_cli_remote_hold(struct br_cli_remote *r, bool hold)
+{
+    r->holds += hold ? 1u : -1u;
+    if (r->holds == 0 && (r->first || r->end.code) && !r->soon)
+        r->soon = br_loop_timer(r->loop, 0, on_soon, r);
 }
 
 /* Until the server has closed as well; what it still says is dropped. */
@@ -501,13 +575,17 @@ void br_cli_remote_close(struct br_cli_remote **rp, unsigned code, const char *r
         br_loop_unwatch(r->loop, r->fd);
     br_loop_timer_cancel(r->loop, &r->tick);
     br_loop_timer_cancel(r->loop, &r->soon);
-    if (!r->over)
+    if (!r->over && !r->end.code)
         say_goodbye(r, code, reason);
     br_close(&r->fd);
     br_close(&r->tls_chan);
     br_remote_reap(r->tls);
     br_ws_reader_free(&r->reader);
     br_buf_free(&r->out);
+    for (struct held *m = r->first, *next; m; m = next) {
+        next = m->next;
+        free(m);
+    }
     free(r->early);
     free(r);
 }

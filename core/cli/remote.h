@@ -37,8 +37,8 @@ struct br_cli_url {
 int br_cli_url_parse(const char *text, struct br_cli_url *u, struct br_err *err);
 
 struct br_cli_remote_hooks {
-    /* One text message: valid UTF-8, terminated, valid during the call. A negative return ends the
-     * loop with it, as everywhere. */
+    /* One text message: valid UTF-8, terminated, valid during the call, which may run the loop. A
+     * negative return ends the loop with it, as everywhere. */
     int (*message)(void *ctx, const char *text, size_t n, struct br_err *err);
     /* The connection is over: -BR_E_PEER_GONE (the server closed it, `err` says how),
      * -BR_E_PEER_PROTOCOL, -BR_E_TIMEOUT, -BR_E_LIMIT_EXCEEDED, -BR_E_IO. What it returns is what
@@ -69,6 +69,11 @@ int br_cli_remote_open(struct br_cli_remote **out, struct br_loop *loop, const s
 /* Queue one text message. -BR_E_PEER_GONE once it is over; -BR_E_LIMIT_EXCEEDED if the server does
  * not read. */
 int br_cli_remote_send(struct br_cli_remote *r, const char *text, size_t n, struct br_err *err);
+/*
+ * No message is delivered until it is called again with false, once for each time with true. The
+ * server is still served: its pings are answered, and what it sends waits, at most 8 MiB of it.
+ */
+void br_cli_remote_hold(struct br_cli_remote *r, bool hold);
 /* Bytes that wait because the server does not read as fast. */
 size_t br_cli_remote_queued(const struct br_cli_remote *r);
 /* Close with a code and a reason, wait for at most a second for the other side, and free it. NULL

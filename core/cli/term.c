@@ -3,12 +3,16 @@
  * run reaches its output through this file only; everything in it was made safe by the view.
  */
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+
+/* What an output that can take something takes at once. */
+#define CHUNK 512u
 
 static bool wants_colour(void)
 {
@@ -27,15 +31,29 @@ void br_cli_term_init(struct br_cli_term *t, int in, int out)
         t->width = ws.ws_col < BR_CLI_WIDTH ? ws.ws_col : BR_CLI_WIDTH;
 }
 
+static bool takes(const struct br_cli_term *t)
+{
+    struct pollfd p = {.fd = t->out, .events = POLLOUT};
+    return !t->stalled || poll(&p, 1, 0) != 0;
+}
+
 void br_cli_term_write(struct br_cli_term *t, const void *p, size_t n)
 {
+    const char *at = p;
     if (n == 0 || t->broken)
         return;
     br_cli_term_clear_status(t);
-    errno = EIO;
-    if (br_write_all(t->out, p, n) < 0) {
-        t->broken = true;
-        t->error = errno;
+    while (n && !t->broken) {
+        size_t k = t->stalled && n > CHUNK ? CHUNK : n;
+        if (!takes(t) && !t->stalled(t->stalled_ctx, t->out))
+            return;
+        errno = EIO;
+        if (br_write_all(t->out, at, k) < 0) {
+            t->broken = true;
+            t->error = errno;
+        }
+        at += k;
+        n -= k;
     }
 }
 
@@ -47,7 +65,7 @@ static bool can_rewrite(const struct br_cli_term *t)
 
 void br_cli_term_status(struct br_cli_term *t, const char *text)
 {
-    if (!can_rewrite(t))
+    if (!can_rewrite(t) || !takes(t))
         return;
     BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(1024);
     br_buf_printf(&b, "\r\033[K%s%.*s%s", t->colour ? "\033[2m" : "", (int)t->width - 1, text,
@@ -58,7 +76,7 @@ void br_cli_term_status(struct br_cli_term *t, const char *text)
 
 void br_cli_term_clear_status(struct br_cli_term *t)
 {
-    if (t->status_shown)
+    if (t->status_shown && takes(t))
         (void)br_write_all(t->out, "\r\033[K", 4);
     t->status_shown = false;
 }

@@ -2,6 +2,7 @@
  * bridle connect before a service that plays what the test wrote: what is shown, asked and
  * answered.
  */
+#include <fcntl.h>
 #include <pty.h>
 #include <signal.h>
 #include <string.h>
@@ -318,11 +319,9 @@ static void test_watch(void **state)
     assert_null(strstr(first + 1, ONCE));
     assert_non_null(strstr(log_text(), "\"permissionId\":\"q\",\"decision\":\"allow\""));
     /* the newest one */
-    serve(">initialize\n" OK(
-        "1", FULL) ">session/list\n" OK("2",
-                                        "{\"sessions\":[{\"sessionId\":\"s\",\"status\":\"failed\"}"
-                                        "],\"more\":true}") ">session/load\n" PAST STOPPED("6",
-                                                                                           "failed")
+    serve(">initialize\n" OK("1", FULL) ">session/list\n" OK(
+        "2", "{\"sessions\":[{\"sessionId\":\"s\",\"status\":\"failed\"}"
+             "],\"more\":true}") ">session/load\n" PAST STOPPED("6", "failed")
               OK("3", "{\"status\":\"failed\",\"live\":false,\"owned\":false}"));
     start_plain(ARGV(A("--watch"), A("last")));
     assert_int_equal(ended(), 1);
@@ -513,6 +512,69 @@ static void test_narrow(void **state)
     assert_non_null(strstr(out_text, "12 ms\r\n"));
 }
 
+static void touch(const char *name)
+{
+    int fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    close(fd);
+}
+
+static void await_log(const char *text)
+{
+    for (int i = 0; i < 1000 && !strstr(log_text(), text); i++)
+        (void)poll(NULL, 0, 10);
+    assert_non_null(strstr(log_text(), text));
+}
+
+/* Ctrl-S, and a pager: the service is served while nothing can be shown, and nothing is lost. */
+static void test_stalled(void **state)
+{
+    (void)state;
+    serve(TOLD "@go\n" TEXT_("1", "1", "first\\n") "?\n" TEXT_("2", "1", "second\\n")
+              STOPPED("2", "completed") OK("3", DONE("completed", NONE)));
+    start_terminal(ARGV(A("goal")), 80);
+    expect("run  s");
+    type("\023");
+    (void)poll(NULL, 0, 200);
+    touch("go");
+    await_log("PONG hi");
+    assert_null(strstr(out_text, "first"));
+    type("\021");
+    assert_int_equal(ended(), 0);
+    char *first = strstr(out_text, "| first");
+    assert_true(first && strstr(first, "| second") && strstr(first, "completed"));
+    /* 150 KiB of output, for somebody who does not read yet */
+    static char much[400000];
+    size_t n = (size_t)snprintf(much, sizeof(much), "%s", TOLD);
+    for (unsigned i = 1; i <= 150; i++) {
+        char numbers[64], id[16], line[1100];
+        memset(line, 'x', 1000);
+        line[1000] = '\0';
+        snprintf(numbers, sizeof(numbers), "\"after\":1,\"seq\":%u", i);
+        snprintf(id, sizeof(id), "o%u", i);
+        n += (size_t)snprintf(much + n, sizeof(much) - n,
+                              "{\"jsonrpc\":\"2.0\",\"method\":\"bridle/event\",\"params\":{"
+                              "\"sessionId\":\"s\",%s,\"event\":{\"v\":1,\"type\":\"bridle.text\","
+                              "\"eventId\":\"%s\"," AT ",\"data\":{\"stream\":\"t\",\"kind\":"
+                              "\"agent\",\"text\":\"%s\\n\",\"final\":false}}}}\n",
+                              numbers, id, line);
+    }
+    snprintf(much + n, sizeof(much) - n, "%s",
+             "?\n" STOPPED("2", "completed") OK("3", DONE("completed", NONE)));
+    serve(much);
+    start_plain(ARGV(A("goal")));
+    await_log("PONG hi");
+    size_t total = 0;
+    unsigned xs = 0;
+    char chunk[4096];
+    for (ssize_t k; (k = read(child.fd, chunk, sizeof(chunk))) > 0; total += (size_t)k)
+        for (ssize_t i = 0; i < k; i++)
+            xs += chunk[i] == 'x';
+    assert_int_equal(ended(), 0);
+    assert_in_range(xs, 150 * 1000, 150 * 1000 + 20); /* one or other in a path */
+    assert_true(total > xs);
+}
+
 static void test_plain_terminals(void **state)
 {
     (void)state;
@@ -556,6 +618,7 @@ int main(void)
         T(test_prompt),
         T(test_prompt_is_served),
         T(test_narrow),
+        T(test_stalled),
         T(test_plain_terminals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -351,6 +351,78 @@ static void test_early(void **state)
     assert_string_equal(s.text, "late");
 }
 
+/* The user of a connection runs the loop inside of a message: what comes then waits for its turn,
+ * but pings do not. */
+struct nested {
+    struct br_loop *loop;
+    char order[64];
+    unsigned depth;
+    bool done;
+};
+
+static int on_nested(void *ctx, const char *text, size_t n, struct br_err *err)
+{
+    struct nested *s = ctx;
+    (void)n;
+    assert_int_equal(s->depth, 0);
+    s->depth++;
+    snprintf(s->order + strlen(s->order), 16, "%s ", text);
+    if (strcmp(text, "one") == 0)
+        assert_int_equal(br_loop_run_until(s->loop, NULL, br_now_us() + 300000, err),
+                         -BR_E_TIMEOUT);
+    s->done = strcmp(text, "three") == 0;
+    s->depth--;
+    return 0;
+}
+
+static void play_nested(struct peer *p)
+{
+    hello(p);
+    peer_text(p, "one");
+    peer_raw(p, "\x89\x02hi", 4);
+    peer_text(p, "two");
+    (void)poll(NULL, 0, 100);
+    peer_raw(p, "\x89\x02ho", 4);
+    peer_text(p, "three");
+    peer_drain(p);
+}
+
+static void nested(bool hold)
+{
+    static const struct br_cli_remote_hooks nested_hooks = {.message = on_nested};
+    char text[100];
+    struct br_cli_url u;
+    struct br_cli_remote *r = NULL;
+    struct br_err err = {.code = BR_OK};
+    struct nested s = {.loop = br_loop_new()};
+    pid_t pid = peer_start(socket_path, NULL, 1, play_nested);
+    snprintf(text, sizeof(text), "unix:%s", socket_path);
+    assert_int_equal(br_cli_url_parse(text, &u, NULL), 0);
+    assert_int_equal(br_cli_remote_open(&r, s.loop, &u, &options, &nested_hooks, &s, &err), 0);
+    if (hold) {
+        br_cli_remote_hold(r, true);
+        assert_int_equal(br_loop_run_until(s.loop, NULL, br_now_us() + 300000, &err),
+                         -BR_E_TIMEOUT);
+        assert_string_equal(s.order, "");
+        assert_non_null(strstr(log_text(), "PONG ho"));
+        br_cli_remote_hold(r, false);
+    }
+    err.code = BR_OK;
+    assert_int_equal(br_loop_run(s.loop, &s.done, &err), 0);
+    assert_string_equal(s.order, "one two three ");
+    assert_non_null(strstr(log_text(), "PONG ho"));
+    br_cli_remote_close(&r, 1000, "");
+    br_loop_free(&s.loop);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static void test_nested(void **state)
+{
+    (void)state;
+    nested(false);
+    nested(true);
+}
+
 #define PLAY_HEAD(name, text)                                                                      \
     static void name(struct peer *p)                                                               \
     {                                                                                              \
@@ -613,6 +685,7 @@ int main(void)
         cmocka_unit_test(test_long_urls),
         cmocka_unit_test_setup_teardown(test_polite, setup, teardown),
         cmocka_unit_test_setup_teardown(test_early, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_nested, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad_servers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_silent_servers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_sign_of_life, setup, teardown),

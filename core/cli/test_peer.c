@@ -88,41 +88,46 @@ void peer_text(struct peer *p, const char *text)
     peer_raw(p, b.data, b.len);
 }
 
-bool peer_next(struct peer *p)
+/* The next message, which was logged; 0 at the end. A ping is answered, and so is a close. */
+static unsigned next_op(struct peer *p)
 {
     struct br_ws_message m;
     struct br_err err = {.code = BR_OK};
     unsigned code;
-    for (;;) {
-        int r = br_ws_read(&p->reader, &p->limits, &p->at, &p->left, &m, &code, &err);
-        if (r < 0)
-            give_up(err.text);
-        if (r == 0) {
-            if (!more(p))
-                return false;
-            continue;
-        }
-        BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(4096);
-        if (m.op == BR_WS_CLOSE) {
-            char text[160];
-            snprintf(text, sizeof(text), "%u %.*s", m.close_code, (int)m.n, m.data);
-            put_log(p, "CLOSE", text, strlen(text));
-            br_ws_put_close(&b, m.close_code == BR_WS_CLOSE_NO_STATUS ? 1000 : m.close_code, "",
-                            false);
-            peer_raw(p, b.data, b.len);
-            return false;
-        }
-        if (m.op == BR_WS_PING) {
-            br_ws_put(&b, BR_WS_PONG, m.data, m.n, false);
-            peer_raw(p, b.data, b.len);
-        }
-        put_log(p, m.op == BR_WS_TEXT ? "TEXT" : m.op == BR_WS_PING ? "PING" : "PONG", m.data, m.n);
-        if (m.op == BR_WS_TEXT) {
-            free(p->text);
-            p->text = strndup(m.data, m.n);
-            return true;
-        }
+    int r;
+    while ((r = br_ws_read(&p->reader, &p->limits, &p->at, &p->left, &m, &code, &err)) == 0)
+        if (!more(p))
+            return 0;
+    if (r < 0)
+        give_up(err.text);
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(4096);
+    if (m.op == BR_WS_CLOSE) {
+        char text[160];
+        snprintf(text, sizeof(text), "%u %.*s", m.close_code, (int)m.n, m.data);
+        put_log(p, "CLOSE", text, strlen(text));
+        br_ws_put_close(&b, m.close_code == BR_WS_CLOSE_NO_STATUS ? 1000 : m.close_code, "", false);
+        peer_raw(p, b.data, b.len);
+        return 0;
     }
+    if (m.op == BR_WS_PING) {
+        br_ws_put(&b, BR_WS_PONG, m.data, m.n, false);
+        peer_raw(p, b.data, b.len);
+    }
+    put_log(p, m.op == BR_WS_TEXT ? "TEXT" : m.op == BR_WS_PING ? "PING" : "PONG", m.data, m.n);
+    if (m.op == BR_WS_TEXT) {
+        free(p->text);
+        p->text = strndup(m.data, m.n);
+    }
+    return m.op;
+}
+
+bool peer_next(struct peer *p)
+{
+    unsigned op;
+    do {
+        op = next_op(p);
+    } while (op && op != BR_WS_TEXT);
+    return op != 0;
 }
 
 void peer_drain(struct peer *p)
@@ -141,6 +146,21 @@ static void wait_method(struct peer *p, const char *line)
     } while (!strstr(p->text, method));
 }
 
+static void ping(struct peer *p)
+{
+    unsigned op;
+    peer_raw(p, "\x89\x02hi", 4);
+    do {
+        op = next_op(p);
+    } while (op && op != BR_WS_PONG);
+}
+
+static void wait_file(const char *name)
+{
+    for (int i = 0; i < PATIENCE_MS / 10 && access(name, F_OK) < 0; i++)
+        (void)poll(NULL, 0, 10);
+}
+
 void peer_script(struct peer *p, const char *script)
 {
     peer_read_request(p);
@@ -156,6 +176,10 @@ void peer_script(struct peer *p, const char *script)
             (void)poll(NULL, 0, atoi(line + 1));
         else if (*line == '!')
             _exit(0);
+        else if (*line == '?')
+            ping(p);
+        else if (*line == '@')
+            wait_file(line + 1);
         else
             peer_text(p, line);
         free(line);

@@ -40,7 +40,8 @@ void peer_text(struct peer *p, const char *text); /* a text message */
  * answered, and at the end. Pings are answered. */
 bool peer_next(struct peer *p);
 /* A handshake and a script: a line with '>' waits for a request with the method that follows, one
- * with '#' for so many milliseconds, and '!' hangs up; every other line is a text message. Then
+ * with '#' for so many milliseconds, one with '@' for a file; '?' pings and waits for the pong, and
+ * '!' hangs up; every other line is a text message. Then
  * until the client leaves. */
 void peer_script(struct peer *p, const char *script);
 /* Until the client leaves. */
