@@ -56,6 +56,10 @@ void served_open(struct served *s, uid_t uid)
 void served_reset(struct served *s)
 {
     char path[200];
+    if (s->service > 0) { /* of a test that failed */
+        (void)kill(s->service, SIGKILL);
+        (void)served_ended(s);
+    }
     snprintf(path, sizeof(path), "%s/tokens", s->t.state);
     (void)unlink(path);
     (void)unlink(s->socket);

@@ -225,9 +225,11 @@ static int on_reading(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
     br_rd_str(&m->rd, text, sizeof(text));
     say("READING %s %s", br_code_name((int)code), text);
     int fd = br_msg_take_fd(m);
-    if (fd >= 0 && reader.fd >= 0)
-        br_close(&fd); /* one at a time is read */
-    else if (fd >= 0)
+    if (fd >= 0 && reader.fd >= 0) { /* one at a time: the one before has said its end */
+        br_loop_unwatch(loop, reader.fd);
+        br_chan_close(&reader);
+    }
+    if (fd >= 0)
         follow(&reader, fd, audit_rules, BR_ARRAY_LEN(audit_rules), NULL);
     return 0;
 }
