@@ -12,6 +12,7 @@
 #include <cmocka.h>
 #include <poll.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "support/e2e.h"
 #include "tls/test_certs.h"
@@ -146,13 +147,19 @@ static void listed(const char *text)
     fail_msg("the list never says '%s'", text);
 }
 
+/* What the one before has left. */
+static void forget(void)
+{
+    char path[160];
+    snprintf(path, sizeof(path), "%s/one/out/x", t.workspace);
+    (void)unlink(path);
+}
+
 #define CONNECT "--", bridle, "connect", url, "-C", "workspace/one"
 
-static void test_one_terminal(void **state)
+static void one_terminal(void)
 {
-    (void)state;
     struct e2e_result r;
-    begin("");
     e2e_run(&t, &r, "bridle", "connect", url, "-C", "workspace/one", "echo", "please", NULL);
     e2e_expect(&r, 0, "| Done.");
     e2e_expect(&r, 0, "> process_exec  argv: [\"echo\",\"\\u001B[31mhi\"]  ok");
@@ -179,16 +186,14 @@ static void test_one_terminal(void **state)
     sees(&r, 0, "1 step, 0 tool calls");
     e2e_run(&t, &r, "bridle", "connect", url, "--list", "just talk", NULL);
     sees(&r, 0, "just talk");
-    end();
+    forget();
 }
 
 /* One has prompted, the other watches and answers; the first sees who it was. */
-static void test_two_terminals(void **state)
+static void two_terminals(void)
 {
-    (void)state;
     struct e2e_result r;
     char run[4 * BR_PATH_MAX];
-    begin("");
     snprintf(run, sizeof(run),
              "run:'%s' -t 30 -e '" ASK "' send:y -- '%s' connect '%s' --watch "
              "$('%s' connect '%s' --list | head -n 1 | cut -d ' ' -f 1) > two.txt 2>&1",
@@ -202,15 +207,13 @@ static void test_two_terminals(void **state)
         !strstr(two, "completed"))
         fail_msg("the second terminal: %s", two);
     e2e_expect_file(&t, "workspace/one/out/x", "");
-    end();
+    forget();
 }
 
 /* Canceled, and killed: what was asked is denied, and nothing was done. */
-static void test_ends_of_a_client(void **state)
+static void ends_of_a_client(void)
 {
-    (void)state;
     struct e2e_result r;
-    begin("");
     e2e_run(&t, &r, "../tests/ptydrive", "-t", "60", "-e", ASK, "int", CONNECT, "touch", NULL);
     e2e_expect(&r, 1, "canceling...");
     sees(&r, 1, "the run was canceled (CANCELED)");
@@ -246,7 +249,7 @@ static void test_ends_of_a_client(void **state)
     sees(&r, 1, "(PEER_GONE)");
     listed("canceled\n  scripted/custom  touch again");
     e2e_expect_file(&t, "workspace/one/out/x", NULL);
-    end();
+    forget();
 }
 
 /* Left running, watched, taken over and canceled; and where that is not allowed. */
@@ -321,7 +324,7 @@ static void write_pem(const char *path, const char *pem)
     assert_int_equal(chmod(full, 0600), 0);
 }
 
-/* TLS: who is certified by whom; no token, no entry, and none without TLS. */
+/* Over TCP: the peer's user is known here; with TLS it counts who is certified by whom. */
 static void test_tls(void **state)
 {
     (void)state;
@@ -339,12 +342,15 @@ static void test_tls(void **state)
     write_pem("client.pem", client.pem);
     write_pem("client.key", client.key_pem);
     snprintf(text, sizeof(text),
-             "'%s', { address = '127.0.0.1:0', tls = true } }, tls = { cert = '%s/service.pem', "
+             "'%s', '127.0.0.1:0', { address = '127.0.0.1:0', tls = true } }, tls = { cert = "
+             "'%s/service.pem', "
              "key = '%s/service.key', client_ca = '%s/client.pem' }, "
              "certificates = { ['ops laptop'] = 'operate' }, ",
              url + 5, t.dir, t.dir, t.dir);
     start(text);
-    BR_CLEANUP_FREE char *wss = await_said("wss://");
+    BR_CLEANUP_FREE char *wss = await_said("wss://"), *ws = await_said("ws://");
+    e2e_run(&t, &r, "bridle", "connect", ws, "-C", "workspace/one", "echo", NULL);
+    sees(&r, 0, "| Done.");
     e2e_run(&t, &r, "bridle", "connect", wss, "--ca-file", "service.pem", "--cert", "client.pem",
             "--key", "client.key", "-C", "workspace/one", "echo", NULL);
     sees(&r, 0, "| Done.");
@@ -370,19 +376,17 @@ static void test_tls(void **state)
 }
 
 /* A token that is none is refused, also where the peer alone would do. */
-static void test_token(void **state)
+static void token(void)
 {
-    (void)state;
     struct e2e_result r;
-    char token[200];
-    begin("");
+    char text[200];
     e2e_run(&t, &r, "bridle", "token", "add", "watcher", "--access", "observe", NULL);
     e2e_expect(&r, 0, NULL);
     (void)br_buf_cstr(&r.out);
-    snprintf(token, sizeof(token), "%.*s\n", (int)strcspn((char *)r.out.data, "\n"),
+    snprintf(text, sizeof(text), "%.*s\n", (int)strcspn((char *)r.out.data, "\n"),
              (char *)r.out.data);
     e2e_result_free(&r);
-    e2e_write(&t, "token", token);
+    e2e_write(&t, "token", text);
     e2e_write(&t, "wrong", "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n");
     char path[2][128];
     snprintf(path[0], sizeof(path[0]), "%s/token", t.dir);
@@ -397,12 +401,24 @@ static void test_token(void **state)
         e2e_result_free(&r);
         (void)poll(NULL, 0, 25);
     }
-    sees(&r, 0, "there are no sessions");
+    sees(&r, 0, "touch again");
     e2e_run(&t, &r, "bridle", "connect", url, "--token-file", "token", "-C", "workspace/one",
             "echo", NULL);
     sees(&r, 4, "may not call 'session/new' (DENIED)");
     e2e_run(&t, &r, "bridle", "connect", url, "--token-file", "wrong", "--list", NULL);
     sees(&r, 4, "(DENIED)");
+    forget();
+}
+
+/* On one service. */
+static void test_here(void **state)
+{
+    (void)state;
+    begin("");
+    one_terminal();
+    two_terminals();
+    ends_of_a_client();
+    token();
     end();
 }
 
@@ -410,12 +426,9 @@ int main(void)
 {
     e2e_isolate();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(test_one_terminal, teardown),
-        cmocka_unit_test_teardown(test_two_terminals, teardown),
-        cmocka_unit_test_teardown(test_ends_of_a_client, teardown),
+        cmocka_unit_test_teardown(test_here, teardown),
         cmocka_unit_test_teardown(test_detach, teardown),
         cmocka_unit_test_teardown(test_tmux, teardown),
-        cmocka_unit_test_teardown(test_token, teardown),
         cmocka_unit_test_teardown(test_tls, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
