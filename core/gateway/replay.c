@@ -9,6 +9,10 @@
 
 #include "gateway/session_priv.h"
 
+/* So many at one time may be held up by slow readers. Bridled shows 32 (SERVICE_READERS_MAX): one
+ * who takes no time leaves the others theirs. */
+#define REPLAYS_PATIENT 16u
+
 struct gw_replay {
     struct gateway *g;
     uint64_t id; /* of GATE_READ */
@@ -74,6 +78,34 @@ static void on_failing(void *ctx)
     finish(p, p->code, p->err.text);
 }
 
+/* ---- slow readers ---- */
+
+static unsigned shown(const struct replays *all)
+{
+    unsigned n = 0;
+    for (const struct gw_replay *p = all->first; p; p = p->next)
+        n += p->chan.fd >= 0;
+    return n;
+}
+
+/* As if audit had lost its patience with it: who reads may begin again. */
+static void give_up(struct gw_replay *p)
+{
+    gw_unwatch_chan(p->g, &p->chan);
+    br_chan_close(&p->chan);
+    p->code = br_err_set(&p->err, BR_E_STORE_FAILED,
+                         "the history was read too slowly, while others wait for it");
+    gw_timer_set(p->g, &p->failing, 0, on_failing, p);
+}
+
+/* Those that wait for their readers are given up where there are many. */
+static void make_room(struct replays *all)
+{
+    for (struct gw_replay *p = all->first; p && shown(all) >= REPLAYS_PATIENT; p = p->next)
+        if (p->paused && p->chan.fd >= 0 && !p->busy)
+            give_up(p);
+}
+
 struct gw_replay *replay_begin(struct gateway *g, const char *run_id, uint32_t limit,
                                const char *before, const char *words, const struct gw_reader *r,
                                void *ctx)
@@ -90,6 +122,7 @@ struct gw_replay *replay_begin(struct gateway *g, const char *run_id, uint32_t l
                             .chan = {.fd = -1},
                             .next = all->first};
     all->first = p;
+    make_room(all);
     br_buf_put_str(&o.buf, run_id);
     br_buf_put_u64(&o.buf, 0);
     br_buf_put_u32(&o.buf, limit);
@@ -129,6 +162,7 @@ static bool told(struct gw_replay *p)
     if (p->reader.room && !p->reader.room(p->ctx) && p->chan.fd >= 0) {
         p->paused = true;
         gw_unwatch_chan(p->g, &p->chan);
+        make_room(replays_of(p->g));
     }
     return true;
 }

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include <cmocka.h>
 
@@ -344,6 +345,61 @@ static void test_slow_reader(void **state)
     silent(c);
 }
 
+static bool store_hung_up(const struct br_chan *store)
+{
+    char byte;
+    return recv(store->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+/* Where many take their time, they do not keep the store from the others: the last that waits is
+ * given up, and goes on where it was when its client has read. */
+static void test_many_slow_readers(void **state)
+{
+    enum { MANY = 16 };
+    struct gateway *g = *state;
+    struct br_chan store[MANY];
+    struct conn *c[3] = {extended(g), extended(g), extended(g)};
+    c[0]->room = c[1]->room = 1;
+    for (unsigned i = 0; i < MANY; i++) {
+        load(g, c[i / 8], "run_old", "");
+        world_reading(g, 0, "");
+        world_row(g, "run_old", "completed", "g", 2);
+        world_stored(g, 1, false);
+        hears_event(c[i / 8], "run_old", 0, "error");
+        store[i] = g->store;
+        g->store = (struct br_chan){.fd = -1};
+        for (unsigned k = 0; k <= i; k++)
+            assert_int_equal(store_hung_up(&store[k]), k == MANY - 1);
+    }
+    world_wait(g, 0);
+    silent(c[1]);
+    load(g, c[2], "run_old", ""); /* who keeps up is served */
+    world_reading(g, 0, "");
+    world_row(g, "run_old", "completed", "g", 2);
+    for (uint64_t row = 1; row <= 2; row++)
+        world_stored(g, row, false);
+    world_reading_end(g, 0);
+    hears_event(c[2], "run_old", 0, "error");
+    hears_event(c[2], "run_old", 1, "error");
+    hears(c[2], LOADED("completed", "false", "false"));
+    assert_int_equal(g->read_call, 0);
+    c[1]->room = 0;
+    gw_harness.writable(c[1]);
+    world_pump(g);
+    world_reading(g, 0, ""); /* the one that was given up */
+    world_row(g, "run_old", "completed", "g", 2);
+    for (uint64_t row = 1; row <= 2; row++)
+        world_stored(g, row, false);
+    world_reading_end(g, 0);
+    hears_event(c[1], "run_old", 1, "error");
+    hears(c[1], LOADED("completed", "false", "false"));
+    silent(c[1]);
+    for (unsigned i = 0; i < MANY; i++)
+        br_chan_close(&store[i]);
+    for (unsigned i = 0; i < 3; i++)
+        world_disconnect(g, c[i]);
+}
+
 static void test_load_of_sessions(void **state)
 {
     struct gateway *g = *state;
@@ -537,6 +593,7 @@ int main(void)
         T(test_unfollow_while_loading),
         T(test_ends_while_loading),
         T(test_slow_reader),
+        T(test_many_slow_readers),
         T(test_load_of_sessions),
         T(test_followers),
         T(test_resume),
