@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct gateway *g;
 static struct conn *c[2];
-static char permission[BR_ID_MAX];
+static char permission[BR_ID_MAX], reading[BR_ID_MAX]; /* reading: the run whose rows are read */
 static uint64_t next_seq[WORLD_RUNS], row;
 /* The second client's events, of both kinds; how often they may begin anew: once for each time
  * that it asked for what was stored. */
@@ -117,7 +117,7 @@ static void to_run(struct run *r, char what)
 /* The next row of what is read, if the store has it. */
 static bool stored(void)
 {
-    const struct run *r = world_run(g, g->read_id);
+    const struct run *r = world_run(g, reading);
     if (!r || row >= r->row || row + 1 >= BR_ARRAY_LEN(r->own))
         return false;
     row++;
@@ -149,6 +149,7 @@ static void happen(char what)
         gw_harness.writable(c[1]);
     else if (what == 'l' && g->read_call && g->store.fd < 0) {
         row = 0;
+        memcpy(reading, g->read_id, sizeof(reading));
         world_reading(g, 0, "");
     } else if (what == 'm' && g->store.fd >= 0)
         (void)stored();
