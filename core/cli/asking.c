@@ -91,8 +91,11 @@ static void put_question(struct br_cli_asking *a)
     }
     (void)tcflush(a->term->in, TCIFLUSH); /* what was typed before the question is no answer */
     char question[96];
+    unsigned stalls = a->term->stalls;
     word_question(a, question);
     say(a, question);
+    if (a->term->stalls != stalls) /* it was put, but could not be seen */
+        (void)tcflush(a->term->in, TCIFLUSH);
     a->asking = true;
     a->nline = 0;
     a->line_long = false;

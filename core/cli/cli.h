@@ -244,6 +244,7 @@ struct br_cli_term {
      * drop what was to be written. NULL: writing waits. */
     bool (*stalled)(void *ctx, int fd);
     void *stalled_ctx;
+    unsigned stalls; /* how often that was */
 };
 /* `out` is where the view goes, `in` where answers come from. Reads NO_COLOR, TERM and COLUMNS. */
 void br_cli_term_init(struct br_cli_term *t, int in, int out);

@@ -45,8 +45,11 @@ void br_cli_term_write(struct br_cli_term *t, const void *p, size_t n)
     br_cli_term_clear_status(t);
     while (n && !t->broken) {
         size_t k = t->stalled && n > CHUNK ? CHUNK : n;
-        if (!takes(t) && !t->stalled(t->stalled_ctx, t->out))
-            return;
+        if (!takes(t)) {
+            t->stalls++;
+            if (!t->stalled(t->stalled_ctx, t->out))
+                return;
+        }
         errno = EIO;
         if (br_write_all(t->out, at, k) < 0) {
             t->broken = true;

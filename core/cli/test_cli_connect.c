@@ -543,6 +543,24 @@ static void test_stalled(void **state)
     assert_int_equal(ended(), 0);
     char *first = strstr(out_text, "| first");
     assert_true(first && strstr(first, "| second") && strstr(first, "completed"));
+    /* what is typed before a question can be seen is no answer to it */
+    (void)unlink("go");
+    serve(TOLD "@go\n" CALL ASKED WANT("once") "?\n" ANSWERED("deny"));
+    start_terminal(ARGV(A("goal")), 80);
+    expect("run  s");
+    type("\023");
+    (void)poll(NULL, 0, 200);
+    touch("go");
+    await_log("PONG hi");
+    type("y\ny\n");
+    (void)poll(NULL, 0, 100);
+    assert_null(strstr(out_text, "permission wanted"));
+    type("\021");
+    expect(ONCE);
+    (void)poll(NULL, 0, 200);
+    assert_null(strstr(log_text(), "permission/respond"));
+    type("n\n");
+    assert_int_equal(ended(), 0);
     /* 150 KiB of output, for somebody who does not read yet */
     static char much[400000];
     size_t n = (size_t)snprintf(much, sizeof(much), "%s", TOLD);
