@@ -230,8 +230,10 @@ static int on_end(struct br_chan *c, int code, void *ctx, struct br_err *err)
     br_chan_close(c);
     if (code != -BR_E_PEER_GONE)
         session_break(s, err && err->text[0] ? err->text : br_code_name(code));
-    else if (!s->stopped)
+    else if (!s->stopped && s->row)
         session_break(s, "the record of the run broke off");
+    else if (!s->stopped && !s->over) /* it never began: bridled is going to say why */
+        (void)session_cancel(s, "nothing of it could be stored");
     session_check_end(s);
     return 0;
 }

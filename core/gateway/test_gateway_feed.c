@@ -148,6 +148,34 @@ static void test_broken_record(void **state)
     broken(g, c, r);
 }
 
+/* A run whose record could not even be begun: nothing is missing, and bridled says why. */
+static void test_no_record(void **state)
+{
+    struct gateway *g = *state;
+    for (unsigned over = 0; over < 2; over++) {
+        struct conn *c = client(g);
+        struct run *r = created(g, c), *other = running(g, c);
+        prompt(g, c, r->id);
+        if (over)
+            world_ended(g, r, BR_E_STORE_FAILED, "its file system is full");
+        world_close_audit(r);
+        world_pump(g);
+        assert_int_equal(r->cancels, !over);
+        assert_int_equal(r->kills, 0);
+        if (!over)
+            world_ended(g, r, BR_E_STORE_FAILED, "its file system is full");
+        world_pump(g);
+        json_t *v = world_heard_json(c), *error = json_object_get(v, "error");
+        assert_int_equal(json_integer_value(json_object_get(error, "code")), -32603);
+        assert_non_null(strstr(json_string_value(json_object_get(error, "message")), "is full"));
+        json_decref(v);
+        assert_int_equal(session_state(session_find(g, r->id)), GW_FAILED);
+        assert_int_equal(c->close_code, 0); /* its other session goes on */
+        assert_int_equal(session_state(session_find(g, other->id)), GW_RUNNING);
+        world_disconnect(g, c);
+    }
+}
+
 /* One event more than a client takes is never sent; the run is ended long before. */
 static void test_events_limit(void **state)
 {
@@ -375,9 +403,9 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_final_text),    T(test_large_event),     T(test_event_size), T(test_usage),
-        T(test_broken_record), T(test_events_limit),    T(test_batches),    T(test_broken_batches),
-        T(test_owner_behind),  T(test_behind_and_gone),
+        T(test_final_text),     T(test_large_event),  T(test_event_size),      T(test_usage),
+        T(test_broken_record),  T(test_no_record),    T(test_events_limit),    T(test_batches),
+        T(test_broken_batches), T(test_owner_behind), T(test_behind_and_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
