@@ -72,10 +72,16 @@ int bench_provider(struct br_err *err);
 
 /* durable.c: the rows of durable events. */
 int bench_durable(struct br_err *err);
+/* service.c: those of the whole service. */
+int bench_service(struct br_err *err);
 
 /* pi.c: the row of a harness. */
 int bench_pi(struct br_err *err);
 
+/* memory.c: add the proportional set sizes of the programs of Bridle below `root`, itself included;
+ * of one process, whatever it is. */
+void bench_memory(pid_t root, double *bytes, unsigned *programs);
+void bench_memory_of(pid_t pid, double *bytes, unsigned *programs);
 /* memory.c: resident memory (proportional share) of all programs of one idle session, bytes. */
 int bench_session_memory(double *bytes, unsigned *programs, struct br_err *err);
 

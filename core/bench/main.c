@@ -124,13 +124,21 @@ static int prepare(struct br_err *err)
 }
 
 /* The whole table, or a part of it. */
-enum part { PART_ALL, PART_LAUNCHES, PART_PROVIDER, PART_SERVICE };
+enum part { PART_ALL, PART_LAUNCHES, PART_PROVIDER, PART_SERVICE, PART_DURABLE };
+
+static int service_rows(struct br_err *err)
+{
+    int r = bench_durable(err);
+    return r < 0 ? r : bench_service(err);
+}
 
 static int measure_all(enum part part, struct br_err *err)
 {
     struct bench_launcher *l = NULL;
     int r = 0;
     if (part == PART_SERVICE)
+        return bench_service(err);
+    if (part == PART_DURABLE)
         return bench_durable(err);
     if (part != PART_PROVIDER)
         r = bench_launches(static_true, static_true_fd, bin_path, bench_dir, workspace, err);
@@ -144,7 +152,9 @@ static int measure_all(enum part part, struct br_err *err)
     if (r == 0)
         r = call_rows(l, err);
     bench_launcher_close(&l);
-    return r < 0 ? r : rest_rows(err);
+    if (r == 0)
+        r = rest_rows(err);
+    return r < 0 ? r : service_rows(err);
 }
 
 static int measure(bool json, enum part part)
@@ -209,8 +219,10 @@ int main(int argc, char **argv)
         part = PART_PROVIDER;
     else if (argc == 2 + json && strcmp(argv[1 + json], "service") == 0)
         part = PART_SERVICE;
+    else if (argc == 2 + json && strcmp(argv[1 + json], "durable") == 0)
+        part = PART_DURABLE;
     if (argc != 1 + json + (part != PART_ALL)) {
-        fprintf(stderr, "usage: bridle-bench [--json] [launches|provider|service]\n");
+        fprintf(stderr, "usage: bridle-bench [--json] [launches|provider|service|durable]\n");
         return br_code_exit(BR_E_USAGE);
     }
     if (prepare(&err) == 0)

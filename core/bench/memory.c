@@ -56,7 +56,13 @@ static double pss_bytes(pid_t pid)
     return 0;
 }
 
-static void sum(pid_t root, double *bytes, unsigned *programs)
+void bench_memory_of(pid_t pid, double *bytes, unsigned *programs)
+{
+    *bytes += pss_bytes(pid);
+    ++*programs;
+}
+
+void bench_memory(pid_t root, double *bytes, unsigned *programs)
 {
     DIR *d = opendir("/proc");
     for (struct dirent *e; d && (e = readdir(d));) {
@@ -118,7 +124,7 @@ int bench_session_memory(double *bytes, unsigned *programs, struct br_err *err)
         _exit(127);
     }
     usleep(SETTLE_US);
-    sum(pid, bytes, programs);
+    bench_memory(pid, bytes, programs);
     kill(pid, SIGTERM);
     waitpid(pid, NULL, 0);
     return *programs >= 10

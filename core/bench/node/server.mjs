@@ -14,7 +14,7 @@ const [mode, file, addon, modules] = process.argv.slice(2);
 const require = createRequire(`${modules}/`);
 const { WebSocketServer } = require('ws');
 
-let store = (socket, data) => socket.send(data);
+let store = (socket, data) => socket.send(data, { binary: false });
 if (mode !== 'idle') {
   const Database = require('better-sqlite3');
   const db = new Database(file, { nativeBinding: addon });
