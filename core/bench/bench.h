@@ -74,6 +74,8 @@ int bench_provider(struct br_err *err);
 int bench_durable(struct br_err *err);
 /* service.c: those of the whole service. */
 int bench_service(struct br_err *err);
+/* Sessions for so long, and what they leave in memory. */
+int bench_soak(unsigned seconds, struct br_err *err);
 
 /* pi.c: the row of a harness. */
 int bench_pi(struct br_err *err);

@@ -124,7 +124,9 @@ static int prepare(struct br_err *err)
 }
 
 /* The whole table, or a part of it. */
-enum part { PART_ALL, PART_LAUNCHES, PART_PROVIDER, PART_SERVICE, PART_DURABLE };
+enum part { PART_ALL, PART_LAUNCHES, PART_PROVIDER, PART_SERVICE, PART_DURABLE, PART_SOAK };
+
+static unsigned soak_seconds;
 
 static int service_rows(struct br_err *err)
 {
@@ -138,6 +140,8 @@ static int measure_all(enum part part, struct br_err *err)
     int r = 0;
     if (part == PART_SERVICE)
         return bench_service(err);
+    if (part == PART_SOAK)
+        return bench_soak(soak_seconds, err);
     if (part == PART_DURABLE)
         return bench_durable(err);
     if (part != PART_PROVIDER)
@@ -221,8 +225,13 @@ int main(int argc, char **argv)
         part = PART_SERVICE;
     else if (argc == 2 + json && strcmp(argv[1 + json], "durable") == 0)
         part = PART_DURABLE;
-    if (argc != 1 + json + (part != PART_ALL)) {
-        fprintf(stderr, "usage: bridle-bench [--json] [launches|provider|service|durable]\n");
+    else if (argc == 3 + json && strcmp(argv[1 + json], "soak") == 0)
+        part = PART_SOAK;
+    if (part == PART_SOAK)
+        soak_seconds = (unsigned)strtoul(argv[2 + json], NULL, 10);
+    if (argc != 1 + json + (part != PART_ALL) + (part == PART_SOAK)) {
+        fprintf(stderr,
+                "usage: bridle-bench [--json] [launches|provider|service|durable|soak SECONDS]\n");
         return br_code_exit(BR_E_USAGE);
     }
     if (prepare(&err) == 0)

@@ -4,6 +4,7 @@
  * question takes; beside a bare server in Node where there is one.
  */
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -23,8 +24,8 @@
 #define IDLE 10000u
 #define SESSIONS 1000u
 #define CONNECTIONS 40u
-#define ASKS 100u /* calls of one turn */
-#define ASK_RUNS 5u
+#define ASKS 16u /* turns, each with one */
+#define ASK_RUNS 15u
 #define ECHOES 500u
 
 static const char policy[] =
@@ -406,6 +407,78 @@ static int answer_rows(const struct service *s, bool node, struct br_err *err)
     if (echo > 0)
         bench_note("  an echo of Node and ws, which stores nothing: %.0f us", echo);
     return 0;
+}
+
+/* ---- soak ---- */
+
+static unsigned open_files(pid_t pid)
+{
+    char path[64];
+    unsigned n = 0;
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    DIR *d = opendir(path);
+    for (struct dirent *e; d && (e = readdir(d));)
+        n += e->d_name[0] != '.';
+    if (d)
+        closedir(d);
+    return n;
+}
+
+/* Connections of a few sessions each, one after the other, four at a time. */
+static int soak_round(const struct service *s, unsigned *done, unsigned *errors, struct br_err *err)
+{
+    static struct client c[4];
+    int r = 0;
+    for (unsigned i = 0; i < BR_ARRAY_LEN(c); i++)
+        c[i] = (struct client){.w = {.fd = -1}, .left = 5};
+    for (unsigned i = 0; i < BR_ARRAY_LEN(c) && r == 0; i++)
+        r = greet(&c[i], s->port, err);
+    if (r == 0)
+        r = serve(c, BR_ARRAY_LEN(c), err);
+    for (unsigned i = 0; i < BR_ARRAY_LEN(c); i++) {
+        *done += c[i].done;
+        *errors += c[i].errors;
+        bench_ws_close(&c[i].w);
+    }
+    return r;
+}
+
+int bench_soak(unsigned seconds, struct br_err *err)
+{
+    struct service s;
+    double first = 0, last = 0;
+    unsigned done = 0, errors = 0, programs = 0, files = 0, warm = 0;
+    int r = start(&s, err);
+    uint64_t start_us = br_now_us(), end_us = start_us + seconds * 1000000ull, told = 0;
+    while (r == 0 && br_now_us() < end_us) {
+        r = soak_round(&s, &done, &errors, err);
+        uint64_t minute = (br_now_us() - start_us) / 60000000;
+        if (r == 0 && !warm && done >= 100) {
+            usleep(1000000);
+            bench_memory(s.pid, &first, &programs);
+            files = open_files(s.pid);
+            warm = done;
+        }
+        if (r == 0 && warm && minute > told) {
+            double now = 0;
+            told = minute;
+            bench_memory(s.pid, &now, &programs);
+            bench_note("  minute %u: %u sessions, %.2f MB", (unsigned)minute, done, now / 1e6);
+        }
+    }
+    usleep(1000000);
+    programs = 0;
+    if (r == 0)
+        bench_memory(s.pid, &last, &programs);
+    unsigned files_after = r == 0 ? open_files(s.pid) : 0;
+    stop(&s);
+    if (r < 0)
+        return r;
+    bench_row("memory after a soak", last / 1e6, "MB", "after 100 sessions", first / 1e6, 1.1,
+              false);
+    bench_note("  %u sessions in %u s, %u errors; %u programs; files of bridled: %u, then %u", done,
+               seconds, errors, programs, files, files_after);
+    return errors ? br_err_set(err, BR_E_FAILED, "%u sessions had errors", errors) : 0;
 }
 
 int bench_service(struct br_err *err)
