@@ -24,6 +24,14 @@ static bool to_audit(int fd)
     return fstat(fd, &st) == 0 && (st.st_uid == uid || fchown(fd, uid, uid) == 0);
 }
 
+/* Of the disk as well: who writes into a mapped page that has no room is ended by a signal. */
+static bool take_room(int fd)
+{
+    int r = posix_fallocate(fd, 0, BR_ACCOUNT_PAGE);
+    errno = r;
+    return r == 0;
+}
+
 /* Pages that nobody removed, because audit was killed before it had a record: of runs that have
  * ended long ago, since no run takes longer than a day. */
 static void sweep(int dir)
@@ -51,7 +59,12 @@ int account_open(const struct supervisor *s, struct br_err *err)
     BR_CLEANUP_FD int dir = accounts_dir(s);
     BR_CLEANUP_FD int fd =
         dir < 0 ? -1 : br_open_beneath(dir, s->run_id, O_RDWR | O_CREAT | O_EXCL, 0600);
-    if (fd < 0 || !to_audit(dir) || !to_audit(fd) || ftruncate(fd, BR_ACCOUNT_PAGE) < 0)
+    bool made = fd >= 0 && to_audit(dir) && to_audit(fd) && take_room(fd);
+    int why = errno;
+    if (!made && fd >= 0)
+        (void)unlinkat(dir, s->run_id, 0);
+    errno = why;
+    if (!made)
         return br_err_errno(err, BR_E_STORE_FAILED,
                             "the account of the provider lease could not be made in "
                             "'%s/audit/" BR_ACCOUNT_DIR "'; nothing was started",
