@@ -184,17 +184,15 @@ static void test_moments(void **state)
         bool well = strcmp(served_word(&s, 2), "OK") == 0;
         struct e2e_result r;
         e2e_run(&s.t, &r, "bridle", "show", id, "--json", NULL);
-        if (r.status == 0 && r.out.len)
-            served_record(&s, id,
-                          well || strstr((char *)r.out.data, "\"status\":\"completed\"")
-                              ? "completed"
-                              : "failed");
-        else
-            assert_false(well);
+        const char *end = r.status == 0 ? strstr((char *)r.out.data, "\"agent.stopped\"") : NULL;
+        bool completed = end && strstr(end, "\"status\":\"completed\"");
+        assert_true(completed || !well); /* it may have been over, and nobody could say so */
+        if (end)
+            served_record(&s, id, completed ? "completed" : "failed");
         e2e_result_free(&r);
     }
     assert_true(killed >= 2);
-    for (size_t i = 0; i < BR_ARRAY_LEN(after_ms); i++) {
+    for (size_t i = 0; i < BR_ARRAY_LEN(after_ms); i += 2) {
         served_begin(&s, "one", "echo", id);
         usleep(after_ms[i] * 1000);
         kill_one("bridle-gateway", 0);

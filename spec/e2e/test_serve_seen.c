@@ -115,10 +115,17 @@ static unsigned compare(char *out, const char *record)
     return n;
 }
 
-static void settle(void)
+/* The record of a session, once it has its end: whoever was killed, somebody writes it. */
+static void await_record(const char *id, struct e2e_result *shown)
 {
-    for (int i = 0; i < PATIENCE_MS / 10 && e2e_find(1, "bridle-audit", 0); i++)
-        usleep(10000);
+    for (int i = 0; i < PATIENCE_MS / 50; i++, usleep(50000)) {
+        e2e_run(&t, shown, "bridle", "show", id, "--json", NULL);
+        e2e_expect(shown, 0, NULL);
+        if (strstr((const char *)shown->out.data, "\"type\":\"agent.stopped\""))
+            return;
+        e2e_result_free(shown);
+    }
+    fail_msg("the record of '%s' has no end", id);
 }
 
 /* Whole: it saw all that there is. */
@@ -135,8 +142,7 @@ static void check(unsigned i, bool whole)
         return;
     }
     snprintf(id, sizeof(id), "%.30s", at + strlen("\"sessionId\":\""));
-    e2e_run(&t, &shown, "bridle", "show", id, "--json", NULL);
-    e2e_expect(&shown, 0, NULL);
+    await_record(id, &shown);
     const char *record = (const char *)shown.out.data;
     assert_int_equal(count(record, "\"type\":\"agent.stopped\""), 1);
     assert_int_equal(count(record, "\"type\":\"permission.requested\""),
@@ -203,7 +209,6 @@ static void play(const char *victim, unsigned after_ms)
         disturbed += end.status != 0;
         e2e_result_free(&end);
     }
-    settle();
     if (victim && strcmp(victim, "service") == 0) {
         assert_int_equal(waitpid(service, NULL, 0), service);
         start();
