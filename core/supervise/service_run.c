@@ -15,6 +15,8 @@
 #define ORPHANS_US (20u * 1000000u)
 /* and one that has said how its run ended to leave. */
 #define LEAVE_US (20u * 1000000u)
+/* One that was let go of ends its run at once; if it hangs, it is ended, and swept. */
+#define HUNG_US (60u * 1000000u)
 #define TICK_US 50000u
 
 /* ---- the list ---- */
@@ -131,11 +133,14 @@ void runs_tick(struct service *sv)
         next = r->next;
         if (r->state == RUN_ENDING && now - r->since_us > LEAVE_US)
             kid_kill(&r->kid);
+        bool hangs = r->state == RUN_RUNNING && r->hung_up;
+        if (hangs && now - r->since_us > HUNG_US)
+            kid_kill(&r->kid);
         if (r->state == RUN_CHECKING && r->kid.pid > 0 && now - r->since_us >= SERVICE_TASK_US)
             kid_kill(&r->kid);
         if (r->state == RUN_SWEEPING && left && now - r->since_us > ORPHANS_US)
             orphans_kill(sv);
-        more |= r->state == RUN_ENDING || r->state == RUN_SWEEPING;
+        more |= hangs || r->state == RUN_ENDING || r->state == RUN_SWEEPING;
     }
     if (more)
         service_tick(sv, TICK_US);
@@ -279,9 +284,11 @@ void run_cancel(struct run *r, bool now)
         run_over(r);
         break;
     case RUN_RUNNING:
-        if (now) {
+        if (now && !r->hung_up) {
             r->hung_up = true;
+            r->since_us = br_now_us();
             kid_hang_up(&r->kid);
+            service_tick(r->sv, HUNG_US + TICK_US);
         } else if (r->kid.chan.fd >= 0) {
             (void)br_chan_send(&r->kid.chan, BR_MSG_CTL_CANCEL, 0, NULL, NULL);
         }
