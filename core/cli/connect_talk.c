@@ -141,6 +141,10 @@ static int wait_for(struct connect *c, uint64_t until, struct br_err *err)
     int r = br_loop_run_until(c->loop, &c->got, until, err);
     if (r == -BR_E_TIMEOUT && err->code == BR_OK)
         return br_err_set(err, BR_E_TIMEOUT, "the service did not answer within %u s", c->seconds);
+    if (r == -BR_E_PEER_GONE && c->got) { /* a service that stops says the last word, and goes */
+        *err = (struct br_err){.code = BR_OK};
+        return 0;
+    }
     return r;
 }
 

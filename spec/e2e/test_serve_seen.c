@@ -170,11 +170,13 @@ static pid_t find(const char *victim)
     return 0;
 }
 
-/* The first client is shown what a model is asked: all programs are there. */
-static void await_text(void)
+/* A client is shown what a model is asked: all programs are there. */
+static void await_text(unsigned client)
 {
+    char name[16];
+    snprintf(name, sizeof(name), "out.c%u", client);
     for (int i = 0; i < PATIENCE_MS / 2; i++, usleep(2000)) {
-        char *out = e2e_read(&t, "out.c0");
+        char *out = e2e_read(&t, name);
         bool there = out && strstr(out, "model.request");
         free(out);
         if (there)
@@ -192,7 +194,7 @@ static void play(const char *victim, unsigned after_ms)
     for (unsigned i = 0; i < CLIENTS; i++)
         clients[i] = connect_one(i);
     if (victim) {
-        await_text();
+        await_text(0);
         usleep(after_ms * 1000);
         pid_t pid = strcmp(victim, "service") == 0 ? service : find(victim);
         if (pid > 0 && kill(pid, SIGKILL) == 0)
@@ -217,6 +219,33 @@ static void play(const char *victim, unsigned after_ms)
         check(i, !victim);
 }
 
+/* Told to end while all of them run: they come to their end, and are told so before it goes. */
+static void drain(void)
+{
+    char out[128];
+    pid_t clients[CLIENTS];
+    int status = -1;
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        snprintf(out, sizeof(out), "%s/out.c%u", t.dir, i);
+        (void)unlink(out);
+        clients[i] = connect_one(i);
+    }
+    for (unsigned i = 0; i < CLIENTS; i++)
+        await_text(i);
+    assert_int_equal(kill(service, SIGTERM), 0);
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        char name[8];
+        struct e2e_result end;
+        snprintf(name, sizeof(name), "c%u", i);
+        reload_wait(name, clients[i], &end);
+        e2e_expect(&end, 0, NULL);
+        e2e_result_free(&end);
+        check(i, true);
+    }
+    assert_int_equal(waitpid(service, &status, 0), service);
+    assert_int_equal(status, 0);
+}
+
 static void test_seen(void **state)
 {
     static const struct {
@@ -232,8 +261,7 @@ static void test_seen(void **state)
     assert_int_equal(killed, BR_ARRAY_LEN(rounds) - 1);
     assert_true(disturbed >= killed - 1); /* of a run that was over already nothing could be lost */
     assert_true(records_seen >= 2 * CLIENTS + BR_ARRAY_LEN(rounds) && events_seen > 100);
-    assert_int_equal(kill(service, SIGTERM), 0);
-    assert_int_equal(waitpid(service, NULL, 0), service);
+    drain();
     e2e_expect_clean(&t);
 }
 
