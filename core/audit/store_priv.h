@@ -52,6 +52,7 @@ struct br_store {
     int log_fd, event_fd;       /* store_sync.c; -1: not open yet */
     uint64_t aio;
     bool no_aio, syncing;
+    int sync_errno;     /* of a sync that failed; 0: none has */
     int64_t synced_run; /* of a reader: this run's rows are on disk up to synced_row */
     uint64_t synced_row;
 };

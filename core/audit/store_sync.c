@@ -26,6 +26,14 @@ static int sync_error(struct br_err *err, int why)
                         "the audit store '%s' could not be brought to the disk", BR_STORE_FILE);
 }
 
+/* The kernel tells a failure once and may have dropped what it could not write, so that a later
+ * sync says nothing of it: after the first one there is none that is believed. */
+static int sync_failed(struct br_store *s, struct br_err *err)
+{
+    s->sync_errno = s->sync_errno ? s->sync_errno : errno;
+    return sync_error(err, s->sync_errno);
+}
+
 /* The log exists as long as the store is open. Closing a descriptor of it drops no lock: SQLite
  * locks other files. Its name is on disk before anything in it counts. */
 static int open_log(struct br_store *s, struct br_err *err)
@@ -43,8 +51,8 @@ static int open_log(struct br_store *s, struct br_err *err)
 int br_store_sync(struct br_store *s, struct br_err *err)
 {
     int r = open_log(s, err);
-    if (r == 0 && fdatasync(s->log_fd) < 0)
-        r = sync_error(err, errno);
+    if (r == 0 && (s->sync_errno || fdatasync(s->log_fd) < 0))
+        r = sync_failed(s, err);
     return r;
 }
 
@@ -68,7 +76,7 @@ int br_store_sync_begin(struct br_store *s, struct br_err *err)
     int r = open_log(s, err);
     if (r < 0)
         return r;
-    if (prepare(s)) {
+    if (!s->sync_errno && prepare(s)) {
         struct iocb one = {.aio_lio_opcode = IOCB_CMD_FDSYNC,
                            .aio_fildes = (uint32_t)s->log_fd,
                            .aio_flags = IOCB_FLAG_RESFD,
@@ -103,7 +111,8 @@ int br_store_sync_end(struct br_store *s, bool wait, struct br_err *err)
     if (syscall(SYS_io_getevents, (aio_context_t)s->aio, 1, 1, &e, NULL) != 1)
         return sync_error(err, errno);
     s->syncing = false;
-    return e.res < 0 ? sync_error(err, (int)-e.res) : 0;
+    errno = (int)-e.res;
+    return e.res < 0 ? sync_failed(s, err) : 0;
 }
 
 void store_sync_close(struct br_store *s)

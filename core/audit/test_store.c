@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "audit/store.h"
+#include "audit/store_priv.h"
 #include "base/test_tools.h"
 
 struct place {
@@ -175,6 +175,35 @@ static void test_sync_in_the_background(void **state)
     assert_int_equal(br_store_sync_begin(s, NULL), 1);
     br_store_close(&s); /* with one under way */
     br_store_close(&reader);
+}
+
+/* A sync that has failed is not made good by one that says nothing of it. */
+static void test_sync_failed(void **state)
+{
+    struct place *p = *state;
+    int pipe_fds[2];
+    assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
+    for (unsigned background = 0; background < 2; background++) {
+        struct br_store *s = opened(p->fd);
+        struct br_store_run run = new_run(s, background ? "run_b" : "run_a");
+        add_events(s, &run, 1);
+        assert_int_equal(br_store_sync(s, NULL), 0);
+        int log = s->log_fd;
+        s->log_fd = pipe_fds[0]; /* which cannot be synced */
+        int r = background ? br_store_sync_begin(s, NULL) : br_store_sync(s, NULL);
+        if (r == 1)
+            r = br_store_sync_end(s, true, NULL);
+        assert_int_equal(r, -BR_E_STORE_FAILED);
+        s->log_fd = log;
+        assert_int_equal(br_store_sync(s, NULL), -BR_E_STORE_FAILED);
+        assert_int_equal(br_store_sync_begin(s, NULL), -BR_E_STORE_FAILED);
+        br_store_close(&s);
+    }
+    br_close(&pipe_fds[0]);
+    br_close(&pipe_fds[1]);
+    struct br_store *s = opened(p->fd); /* another program begins anew */
+    assert_int_equal(br_store_sync(s, NULL), 0);
+    br_store_close(&s);
 }
 
 static void test_rolled_back_is_not_there(void **state)
@@ -748,6 +777,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_write_and_read),
         T(test_sync_in_the_background),
+        T(test_sync_failed),
         T(test_rolled_back_is_not_there),
         T(test_refused_by_the_store),
         T(test_events_of_one_row),
