@@ -122,7 +122,8 @@ struct audit {
     struct batch filling; /* taken, and committed unless a commit failed */
     struct batch syncing; /* committed; the disk is waited for */
     bool in_sync;         /* it is, in the background, up to sync_rows */
-    uint64_t sync_rows;
+    uint64_t sync_rows, sync_started_us;
+    unsigned at_once;     /* syncs that are waited for */
     struct br_err broken; /* the first failure; nothing is stored after it but the end */
     /* feed */
     uint64_t sent; /* rows that the client has */

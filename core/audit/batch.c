@@ -13,6 +13,11 @@
 
 /* Fewer than these are not worth a wait in the background. */
 #define ALONE_MAX 4u
+/* Where the disk or the processors are busy, two halves by turns take longer than one whole, and
+ * the kernel's worker comes late: after a sync that took so long, so many are waited for at once.
+ */
+#define SLOW_US 400u
+#define AT_ONCE 32u
 
 struct reply *batch_reply(struct audit *a, uint64_t id)
 {
@@ -90,6 +95,20 @@ static int finish(struct audit *a, struct batch *b, int r, const struct br_err *
     return shown;
 }
 
+/* ---- taking ---- */
+
+/* What waits at the session's channel, as far as there is room, and commit it. */
+static int take(struct audit *a, struct br_err *err)
+{
+    unsigned before = a->filling.n;
+    int r = br_chan_drain(&a->session, AUDIT_BATCH_MAX - before, err);
+    struct br_err why = {.code = BR_OK};
+    int c = recorder_commit_later(&a->rec, &why);
+    for (unsigned i = before; i < a->filling.n && c < 0; i++)
+        batch_settle(a, &a->filling.replies[i], c, &why);
+    return r < 0 ? r : 0;
+}
+
 /* ---- the disk ---- */
 
 static int on_synced(void *ctx, int fd, short revents, struct br_err *err);
@@ -111,11 +130,13 @@ static int begin_sync(struct audit *a, struct br_err *err)
     a->syncing = a->filling;
     a->filling.n = 0;
     a->sync_rows = a->rec.committed.rows;
-    int r = a->syncing.n < ALONE_MAX ? br_store_sync(a->rec.store, &why)
-                                     : br_store_sync_begin(a->rec.store, &why);
+    bool wait = a->syncing.n < ALONE_MAX || a->at_once;
+    a->at_once -= a->at_once > 0;
+    int r = wait ? br_store_sync(a->rec.store, &why) : br_store_sync_begin(a->rec.store, &why);
     if (r <= 0)
         return finish_sync(a, r, &why, err);
     a->in_sync = true;
+    a->sync_started_us = br_now_us();
     r = br_loop_watch(a->loop, br_store_sync_fd(a->rec.store), POLLIN, on_synced, a);
     return r < 0 ? br_err_set(err, BR_E_INTERNAL, "the sync could not be watched") : 0;
 }
@@ -130,6 +151,8 @@ static int end_sync(struct audit *a, bool wait, struct br_err *err)
     if (r == -BR_E_TIMEOUT)
         return r;
     a->in_sync = false;
+    if (br_now_us() - a->sync_started_us > SLOW_US)
+        a->at_once = AT_ONCE;
     br_loop_unwatch(a->loop, br_store_sync_fd(a->rec.store));
     return finish_sync(a, r, &why, err);
 }
@@ -147,22 +170,15 @@ static int on_synced(void *ctx, int fd, short revents, struct br_err *err)
     return r;
 }
 
-/* ---- taking ---- */
-
 int batch_serve(struct audit *a, struct br_err *err)
 {
-    unsigned room = AUDIT_BATCH_MAX - a->filling.n, before = a->filling.n;
-    if (!room) { /* the disk is slower than the session */
+    if (a->filling.n == AUDIT_BATCH_MAX) { /* the disk is slower than the session */
         record_watch(a, false);
         return -BR_E_TIMEOUT;
     }
-    int r = br_chan_drain(&a->session, room, err);
-    struct br_err why = {.code = BR_OK};
-    int c = recorder_commit_later(&a->rec, &why);
-    for (unsigned i = before; i < a->filling.n && c < 0; i++)
-        batch_settle(a, &a->filling.replies[i], c, &why);
+    int r = take(a, err);
     int s = begin_sync(a, err);
-    return s < 0 ? s : r < 0 ? r : 0;
+    return s < 0 ? s : r;
 }
 
 int batch_flush(struct audit *a, struct br_err *err)
