@@ -162,7 +162,8 @@ static int on_started(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
     br_buf_put_str(&o.buf, model);
     br_out_fd(&o, br_msg_take_fd(m), true);
     br_out_fd(&o, br_msg_take_fd(m), true);
-    if (!gate_send(r->sv, BR_MSG_GATE_STARTED, 0, &o)) /* a session without a client ends */
+    /* a session without a client ends; a gateway that came after it does not know it */
+    if (r->told || !gate_send(r->sv, BR_MSG_GATE_STARTED, 0, &o))
         run_cancel(r, false);
     return 0;
 }

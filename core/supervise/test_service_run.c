@@ -10,6 +10,8 @@
 #include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "supervise/service.h"
 
@@ -17,7 +19,8 @@ static uint64_t now_us;
 static struct service sv;
 static struct standing st;
 static struct service_settings settings;
-static unsigned kills, hang_ups, ended;
+static unsigned kills, hang_ups, ended, started;
+static int theirs = -1;  /* the end of a channel that its bridled has */
 static uint64_t tick_us; /* when the next one is wanted; 0: it is not */
 static struct run *run;
 
@@ -31,9 +34,12 @@ static uint64_t mono(void)
 int kid_start_private(struct service *s, struct kid *k, const struct br_msg_rule *rules,
                       unsigned nrules, kid_ended_fn *fn, struct br_err *err)
 {
+    int ends[2];
     (void)err;
+    assert_int_equal(br_chan_pair(ends), 0);
     *k = (struct kid){.sv = s, .name = "bridled", .pid = 1234567, .pidfd = -1, .ended = fn};
-    br_chan_init(&k->chan, -1, "bridled", rules, nrules, k);
+    br_chan_init(&k->chan, ends[0], "bridled", rules, nrules, k);
+    theirs = ends[1];
     return 0;
 }
 
@@ -45,7 +51,7 @@ void kid_kill(struct kid *k)
 
 void kid_hang_up(struct kid *k)
 {
-    (void)k;
+    br_chan_close(&k->chan);
     hang_ups++;
 }
 
@@ -56,12 +62,14 @@ void kid_discard(struct kid *k)
 
 void kid_release(struct kid *k)
 {
+    br_chan_close(&k->chan);
     k->pid = 0;
 }
 
 bool gate_send(struct service *s, enum br_msg_type type, uint64_t id, const struct br_out *o)
 {
-    (void)s, (void)type, (void)id, (void)o;
+    (void)s, (void)id, (void)o;
+    started += type == BR_MSG_GATE_STARTED;
     return true;
 }
 
@@ -115,7 +123,7 @@ static int setup(void **state)
     br_world_set(&world);
     now_us = 1000000;
     tick_us = 0;
-    kills = hang_ups = ended = 0;
+    kills = hang_ups = ended = started = 0;
     memset(&sv, 0, sizeof(sv));
     settings.c.s.running = 1;
     sv.st = &st;
@@ -134,6 +142,7 @@ static int teardown(void **state)
     (void)state;
     while (sv.runs)
         run_free(sv.runs);
+    br_close(&theirs);
     br_world_set(&none);
     return 0;
 }
@@ -160,10 +169,42 @@ static void test_hangs(void **state)
     assert_int_equal(run->state, RUN_RUNNING); /* until its end was heard of */
 }
 
+/* Its gateway died before it began: the one that came after does not know it. */
+static void test_starts_for_another(void **state)
+{
+    (void)state;
+    for (unsigned told = 0; told < 2; told++) {
+        BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+        struct br_chan c;
+        struct br_err err = {.code = BR_OK};
+        if (told) {
+            teardown(state);
+            setup(state);
+        }
+        run_queue(run);
+        assert_int_equal(run->state, RUN_RUNNING);
+        run->told = told;
+        br_chan_init(&c, theirs, "service", NULL, 0, NULL);
+        br_buf_put_str(&o.buf, run->id);
+        br_buf_put_str(&o.buf, "m");
+        br_buf_put_u8(&o.buf, 1);
+        br_out_fd(&o, STDIN_FILENO, false);
+        br_out_fd(&o, STDIN_FILENO, false);
+        assert_int_equal(br_chan_send(&c, BR_MSG_CTL_STARTED, 0, &o, &err), 0);
+        assert_int_equal(br_chan_dispatch(&run->kid.chan, &err), 0);
+        assert_int_equal(started, !told);
+        char message[BR_MSG_MAX];
+        assert_true(read(theirs, message, sizeof(message)) > 0); /* CTL_RUN */
+        bool canceled = recv(theirs, message, sizeof(message), MSG_DONTWAIT) > 0;
+        assert_int_equal(canceled, told);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_hangs, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_starts_for_another, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
