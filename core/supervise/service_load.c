@@ -2,7 +2,7 @@
  * The settings of a service: bridle.lua (read here, evaluated by a bridle-script of its own), the
  * tokens, the certificate and its key. All of it is read into one place beside the settings that
  * count, and takes their place as a whole or not at all. Everything is the operator's; what others
- * could have written is refused. Called by service.c and by tests.
+ * could have written is refused. Called by service.c and standing.c.
  */
 #include <errno.h>
 #include <fcntl.h>
