@@ -199,6 +199,7 @@ int main(void)
     signal(SIGINT, SIG_IGN); /* Ctrl-C goes to the whole group; bridled decides when we end */
     br_random(&seed, sizeof(seed));
     json_object_seed(seed ? seed : 1);
+    br_sha256_fast(true);
     if (sodium_init() < 0)
         return 1;
     br_chan_init(&a.sup, SUPERVISION_FD, "supervisor", supervision_rules,

@@ -4,7 +4,6 @@
  * event 0 over the run's id. Events that are stored together are lines of one row of the table
  * (docs/decisions/0122), which keeps the hash of its last one. Called by the audit process only.
  */
-#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,20 +67,20 @@ static int run_statement(struct br_store *s, sqlite3_stmt *st, struct br_err *er
 
 static void first_hash(struct br_store_run *run)
 {
-    crypto_hash_sha256_state h;
-    crypto_hash_sha256_init(&h);
-    crypto_hash_sha256_update(&h, (const uint8_t *)"bridle run 1", sizeof("bridle run 1"));
-    crypto_hash_sha256_update(&h, (const uint8_t *)run->run_id, strlen(run->run_id));
-    crypto_hash_sha256_final(&h, run->hash);
+    struct br_sha256 h;
+    br_sha256_init(&h);
+    br_sha256_put(&h, "bridle run 1", sizeof("bridle run 1"));
+    br_sha256_put(&h, run->run_id, strlen(run->run_id));
+    br_sha256_end(&h, run->hash);
 }
 
 static void next_hash(uint8_t out[32], const uint8_t before[32], const void *body, size_t n)
 {
-    crypto_hash_sha256_state h;
-    crypto_hash_sha256_init(&h);
-    crypto_hash_sha256_update(&h, before, 32);
-    crypto_hash_sha256_update(&h, body, n);
-    crypto_hash_sha256_final(&h, out);
+    struct br_sha256 h;
+    br_sha256_init(&h);
+    br_sha256_put(&h, before, 32);
+    br_sha256_put(&h, body, n);
+    br_sha256_end(&h, out);
 }
 
 /* ---- writing ---- */

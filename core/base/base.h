@@ -343,6 +343,10 @@ struct br_sha256 {
 void br_sha256_init(struct br_sha256 *s);
 void br_sha256_put(struct br_sha256 *s, const void *p, size_t n);
 void br_sha256_end(struct br_sha256 *s, uint8_t out[32]);
+/* Use the processor's instructions from now on, if it has them. Not by itself: to ask for them
+ * takes tens of microseconds on a virtual machine, which a program that hashes little does not
+ * have. */
+void br_sha256_fast(bool want);
 
 /* ---- log ---------------------------------------------------------------------------------- */
 

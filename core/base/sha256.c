@@ -1,8 +1,13 @@
 /*
  * SHA-256 (FIPS 180-4), for programs that hold privilege and therefore link no library for it.
  * Anybody may call it; it trusts nothing and keeps nothing. Not for secrets: it does not wipe.
+ * Where the processor has instructions for it, they are used: a sixth of the time.
  */
 #include <string.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
 
 #include "base/base.h"
 
@@ -27,7 +32,7 @@ static uint32_t big_endian(const uint8_t *p)
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-static void compress(uint32_t state[8], const uint8_t *p)
+static void compress_one(uint32_t state[8], const uint8_t *p)
 {
     uint32_t w[64], s[8];
     memcpy(s, state, sizeof(s));
@@ -52,6 +57,84 @@ static void compress(uint32_t state[8], const uint8_t *p)
         state[i] += s[i];
 }
 
+#ifdef __x86_64__
+static bool fast;
+
+#define WITH_SHA __attribute__((target("sha,sse4.1,ssse3")))
+
+/* Rounds 4i to 4i + 3, with the words `now`; of the schedule what these are needed for. */
+WITH_SHA static inline void four_rounds(__m128i *a, __m128i *b, __m128i now, __m128i *next,
+                                        __m128i *last, unsigned i)
+{
+    __m128i k = _mm_loadu_si128((const __m128i *)(const void *)(round_constants + (size_t)4 * i));
+    __m128i w = _mm_add_epi32(now, k);
+    *b = _mm_sha256rnds2_epu32(*b, *a, w);
+    if (i >= 3 && i <= 14)
+        *next = _mm_sha256msg2_epu32(_mm_add_epi32(*next, _mm_alignr_epi8(now, *last, 4)), now);
+    *a = _mm_sha256rnds2_epu32(*a, *b, _mm_shuffle_epi32(w, 0x0e));
+    if (i >= 1 && i <= 12)
+        *last = _mm_sha256msg1_epu32(*last, now);
+}
+
+/* The SHA extensions (Intel's Software Developer's Manual, volume 2, SHA256RNDS2): two halves of
+ * the state, four rounds a step. */
+WITH_SHA static void compress_x86(uint32_t state[8], const uint8_t *p, size_t blocks)
+{
+    const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0bll, 0x0405060700010203ll);
+    __m128i t = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)(const void *)state), 0xb1);
+    __m128i b =
+        _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)(const void *)(state + 4)), 0x1b);
+    __m128i a = _mm_alignr_epi8(t, b, 8);
+    b = _mm_blend_epi16(b, t, 0xf0);
+    for (; blocks; blocks--, p += 64) {
+        __m128i m[4], a0 = a, b0 = b;
+        for (unsigned i = 0; i < 4; i++)
+            m[i] = _mm_shuffle_epi8(
+                _mm_loadu_si128((const __m128i *)(const void *)(p + (size_t)i * 16)), swap);
+        for (unsigned i = 0; i < 16; i += 4) { /* the four words change places */
+            four_rounds(&a, &b, m[0], &m[1], &m[3], i);
+            four_rounds(&a, &b, m[1], &m[2], &m[0], i + 1);
+            four_rounds(&a, &b, m[2], &m[3], &m[1], i + 2);
+            four_rounds(&a, &b, m[3], &m[0], &m[2], i + 3);
+        }
+        a = _mm_add_epi32(a, a0);
+        b = _mm_add_epi32(b, b0);
+    }
+    t = _mm_shuffle_epi32(a, 0x1b);
+    b = _mm_shuffle_epi32(b, 0xb1);
+    _mm_storeu_si128((__m128i *)(void *)state, _mm_blend_epi16(t, b, 0xf0));
+    _mm_storeu_si128((__m128i *)(void *)(state + 4), _mm_alignr_epi8(b, t, 8));
+}
+
+static bool has_instructions(void)
+{
+    unsigned eax, ebx = 0, ecx = 0, edx;
+    bool old = __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_SSSE3) && (ecx & bit_SSE4_1);
+    return old && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (ebx & bit_SHA);
+}
+#endif
+
+void br_sha256_fast(bool want)
+{
+#ifdef __x86_64__
+    fast = want && has_instructions();
+#else
+    (void)want;
+#endif
+}
+
+static void compress(uint32_t state[8], const uint8_t *p, size_t blocks)
+{
+#ifdef __x86_64__
+    if (fast) {
+        compress_x86(state, p, blocks);
+        return;
+    }
+#endif
+    for (; blocks; blocks--, p += 64)
+        compress_one(state, p);
+}
+
 void br_sha256_init(struct br_sha256 *s)
 {
     *s = (struct br_sha256){.state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f,
@@ -65,9 +148,9 @@ void br_sha256_put(struct br_sha256 *s, const void *p, size_t n)
     s->bytes += n;
     while (n > 0) {
         if (have == 0 && n >= 64) {
-            compress(s->state, from);
-            from += 64;
-            n -= 64;
+            compress(s->state, from, n / 64);
+            from += n / 64 * 64;
+            n %= 64;
             continue;
         }
         size_t part = n < 64 - have ? n : 64 - have;
@@ -76,7 +159,7 @@ void br_sha256_put(struct br_sha256 *s, const void *p, size_t n)
         n -= part;
         have += part;
         if (have == 64) {
-            compress(s->state, s->block);
+            compress(s->state, s->block, 1);
             have = 0;
         }
     }

@@ -65,11 +65,27 @@ static void test_every_length(void **state)
     }
 }
 
+static int hardware(void **state)
+{
+    (void)state;
+    br_sha256_fast(true);
+    return 0;
+}
+
+static int software(void **state)
+{
+    (void)state;
+    br_sha256_fast(false);
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_examples),
-        cmocka_unit_test(test_every_length),
+        cmocka_unit_test_setup(test_examples, hardware), /* where there is any */
+        cmocka_unit_test_setup(test_every_length, hardware),
+        cmocka_unit_test_setup(test_examples, software),
+        cmocka_unit_test_setup(test_every_length, software),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
