@@ -16,8 +16,8 @@
 /* Where the disk or the processors are busy, two halves by turns take longer than one whole, and
  * the kernel's worker comes late: after a sync that took so long, so many are waited for at once.
  */
-#define SLOW_US 2000u
-#define AT_ONCE 32u
+#define SLOW_US 5000u
+#define AT_ONCE 16u
 
 struct reply *batch_reply(struct audit *a, uint64_t id)
 {
