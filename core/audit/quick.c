@@ -147,7 +147,7 @@ static bool read_int(struct reader *rd, int64_t *v)
     bool minus = *rd->p == '-';
     const uint8_t *p = rd->p + minus, *start = p;
     int64_t n = 0;
-    while (p < rd->end && *p >= '0' && *p <= '9' && p - start < 19)
+    while (p < rd->end && *p >= '0' && *p <= '9' && p - start < 18)
         n = n * 10 + (*p++ - '0');
     /* not: none, a leading zero, -0, one that may not fit, or a real */
     if (p == start || p - start > 17 || (*start == '0' && (p - start > 1 || minus)) ||
