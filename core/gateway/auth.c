@@ -143,28 +143,26 @@ static void is_token(struct conn *c, const struct br_token *t)
     c->who.access = t->access;
 }
 
-static bool may_fail(const struct conn *c)
-{
-    return peer_rate_left(c->peer->failure_at, br_now_us(), AUTH_FAILURE_US, AUTH_FAILURES_BURST);
-}
-
-/* One that failed too often is not even compared. */
+/*
+ * Compared first, whoever asks: a token has 256 random bits, so that nobody finds one by trying,
+ * and somebody else at the same address (a proxy, a translated network) must not lock its owner
+ * out. What is limited are failures: beyond the burst they are neither told apart nor logged.
+ */
 static unsigned token_check(struct conn *c, struct br_http_text token)
 {
     struct gw_counters *n = gw_counters(c->g);
     char id[64], peer[64];
     uint8_t hash[32];
-    if (!may_fail(c)) {
-        n->rate_limited++;
-        return 429;
-    }
     hash_of(token.p, token.n < AUTH_TOKEN_MAX ? token.n : AUTH_TOKEN_MAX, hash);
     const struct br_token *t = token_find(&c->g->auth, hash);
     if (t && token.n <= AUTH_TOKEN_MAX) {
         is_token(c, t);
         return 0;
     }
-    (void)peer_rate(&c->peer->failure_at, br_now_us(), AUTH_FAILURE_US, AUTH_FAILURES_BURST);
+    if (!peer_rate(&c->peer->failure_at, br_now_us(), AUTH_FAILURE_US, AUTH_FAILURES_BURST)) {
+        n->rate_limited++;
+        return 429;
+    }
     n->auth_refused++;
     gw_log(c->g, BR_LOG_WARN, "token.refused", "connection", conn_name(c, id), "peer",
            conn_peer(c, peer), NULL);

@@ -173,41 +173,6 @@ static void tokens(void **state)
     gate_stop(&r);
 }
 
-/* Ten wrong ones, and then nothing is compared any more, from there. */
-static void failures(void **state)
-{
-    struct gate_rig r;
-    (void)state;
-    char longer[400];
-    static const char *const wrong[] = {
-        "4444444444444444444444444444444444444444444444444444444444444444",
-        "111111111111111111111111111111111111111111111111111111111111111", /* one less */
-        "11111111111111111111111111111111111111111111111111111111111111111",
-        "1111111111111111111111111111111111111111111111111111111111111112",
-        "1",
-        "'",
-        GATE_TOKEN_OPERATE "=",
-        "Bearer",
-        GATE_TOKEN_OPERATE GATE_TOKEN_OBSERVE,
-    };
-    gate_start(&r, NULL);
-    for (size_t i = 0; i < 10; i++) {
-        if (i < BR_ARRAY_LEN(wrong))
-            snprintf(longer, sizeof(longer), "Authorization: Bearer %s\r\n", wrong[i]);
-        else
-            snprintf(longer, sizeof(longer), "Authorization: Bearer %0300d\r\n", 1);
-        assert_int_equal(who(&r, GATE_TLS, longer), 401);
-    }
-    assert_int_equal(who(&r, GATE_TLS, longer), 429);
-    assert_int_equal(who(&r, GATE_TLS, BEARER(GATE_TOKEN_OPERATE)), 429);
-    assert_int_equal(who(&r, GATE_UNIX, BEARER(GATE_TOKEN_OPERATE)), 200); /* another peer */
-    struct gate_client *c = gate_connect(&r, GATE_TLS);
-    assert_int_equal(gate_upgrade(c, "/acp", BEARER(GATE_TOKEN_OPERATE)), 429);
-    assert_string_not_equal(gate_field(c, "Retry-After"), "");
-    no_secrets(&r);
-    gate_stop(&r);
-}
-
 static void in_url(struct br_service *s)
 {
     s->token_in_url = 1;
@@ -315,6 +280,53 @@ static void remote_board(struct br_service *s)
 {
     s->board_remote = 1;
     s->requests_per_second = 0;
+}
+
+/* Ten wrong ones from one peer are told so; then it is asking too often, but for who has a token.
+ */
+static void failures(void **state)
+{
+    struct gate_rig r;
+    (void)state;
+    const struct gate_options o = {.settings = remote_board};
+    char longer[400], cookie[256];
+    static const char *const wrong[] = {
+        "4444444444444444444444444444444444444444444444444444444444444444",
+        "111111111111111111111111111111111111111111111111111111111111111", /* one less */
+        "11111111111111111111111111111111111111111111111111111111111111111",
+        "1111111111111111111111111111111111111111111111111111111111111112",
+        "1",
+        "'",
+        GATE_TOKEN_OPERATE "=",
+        "Bearer",
+        GATE_TOKEN_OPERATE GATE_TOKEN_OBSERVE,
+    };
+    gate_start(&r, &o);
+    for (size_t i = 0; i < 10; i++) {
+        if (i < BR_ARRAY_LEN(wrong))
+            snprintf(longer, sizeof(longer), "Authorization: Bearer %s\r\n", wrong[i]);
+        else
+            snprintf(longer, sizeof(longer), "Authorization: Bearer %0300d\r\n", 1);
+        assert_int_equal(who(&r, GATE_TLS, longer), 401);
+    }
+    assert_int_equal(who(&r, GATE_TLS, longer), 429);
+    assert_int_equal(who(&r, GATE_TLS, BEARER("4444444444")), 429);
+    assert_int_equal(login(&r, GATE_TLS, BEARER("4444444444"), cookie), 429);
+    struct gate_client *c = gate_connect(&r, GATE_TLS);
+    assert_int_equal(gate_upgrade(c, "/acp", BEARER("4444444444")), 429);
+    assert_string_not_equal(gate_field(c, "Retry-After"), "");
+    /* somebody else at the same address is who it is, and wins nothing for the others */
+    assert_int_equal(who(&r, GATE_TLS, BEARER(GATE_TOKEN_OPERATE)), 200);
+    assert_string_equal(said, "{\"name\":\"token:operator\",\"access\":\"operate\"}\n");
+    assert_int_equal(login(&r, GATE_TLS, BEARER(GATE_TOKEN_ANSWER), cookie), 200);
+    assert_int_equal(who(&r, GATE_TLS, cookie), 200);
+    assert_string_equal(said, "{\"name\":\"token:answerer\",\"access\":\"answer\"}\n");
+    c = gate_connect(&r, GATE_TLS);
+    assert_int_equal(gate_upgrade(c, "/acp", BEARER(GATE_TOKEN_OBSERVE)), 101);
+    assert_int_equal(who(&r, GATE_TLS, BEARER("4444444444")), 429);
+    assert_int_equal(who(&r, GATE_UNIX, BEARER("4444444444")), 401); /* another peer */
+    no_secrets(&r);
+    gate_stop(&r);
 }
 
 static void cookies_by_tls(void **state)
