@@ -327,7 +327,7 @@ static void on_load(struct acp *a, const char *id, const json_t *params)
         acp_reply(a, id, json_object());
     else if ((s && s->turn) || a->load || state == GW_RUNNING || (state == GW_CREATED && !s))
         acp_fail(a, id, -32600, "IN_USE", "'%s' cannot be loaded while it is in use", load);
-    else
+    else if (acp_may_read(a, id))
         create(a, id, cwd, load);
 }
 

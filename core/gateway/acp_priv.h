@@ -142,6 +142,8 @@ void acp_load_begin(struct acp *a, const char *id, struct acp_session *s);
 void acp_load_more(struct acp *a);
 void acp_load_give_up(struct acp *a); /* and say so */
 void acp_load_free(struct acp *a);
+/* Before each reading; false if the request was answered. */
+bool acp_may_read(struct acp *a, const char *id);
 bool acp_load_is(const struct acp *a, const struct acp_session *s);
 
 #endif

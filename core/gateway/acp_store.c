@@ -129,6 +129,15 @@ static void on_loaded(void *ctx, int code, const struct br_err *why)
     free(id);
 }
 
+bool acp_may_read(struct acp *a, const char *id)
+{
+    if (conn_may_read(a->c))
+        return true;
+    acp_fail(a, id, -32603, "LIMIT_EXCEEDED",
+             "too many readings of the record; try again in a second");
+    return false;
+}
+
 void acp_load_begin(struct acp *a, const char *id, struct acp_session *s)
 {
     static const struct gw_reader reader = {.event = on_event, .done = on_loaded, .room = on_room};
@@ -198,6 +207,8 @@ void acp_list(struct acp *a, const char *id, const json_t *params)
         acp_fail(a, id, -32600, "IN_USE", "the record is being read for this connection");
         return;
     }
+    if (!acp_may_read(a, id))
+        return;
     struct acp_load *l = load_new(a, id);
     if (!l)
         return;

@@ -433,6 +433,8 @@ static void release(struct conn *c)
     head_over(c);
     account(c, 0);
     peer_leave(&g->peers, c->peer);
+    if (c->known)
+        peer_leave(&g->peers, c->known);
     out_free(&c->out);
     br_buf_free(&c->in);
     if (c->protocol)
@@ -529,6 +531,31 @@ bool conn_may_ask(struct conn *c)
 {
     uint32_t rate = gw_settings(c->g)->requests_per_second;
     if (!rate || peer_rate(&c->peer->ask_at, br_now_us(), 1000000u / rate, 10ull * rate))
+        return true;
+    gw_counters(c->g)->rate_limited++;
+    return false;
+}
+
+/* The one entry of all connections of who this is. */
+static struct peer *known_of(struct conn *c)
+{
+    struct peer_key k = {.kind = 'w'};
+    struct br_sha256 s;
+    uint8_t hash[32];
+    if (c->known)
+        return c->known;
+    br_sha256_init(&s);
+    br_sha256_put(&s, c->who.name, strlen(c->who.name));
+    br_sha256_end(&s, hash);
+    memcpy(k.bytes, hash, sizeof(k.bytes));
+    return c->known = peer_enter(&c->g->peers, &k);
+}
+
+bool conn_may_read(struct conn *c)
+{
+    struct peer *w = known_of(c);
+    if (w && peer_rate(&w->read_at, br_now_us(), 1000000u / CONN_READINGS_PER_SECOND,
+                       CONN_READINGS_BURST))
         return true;
     gw_counters(c->g)->rate_limited++;
     return false;

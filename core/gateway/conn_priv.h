@@ -40,6 +40,10 @@
 /* Failed authentications of one peer: so many at once, then one in so long. */
 #define AUTH_FAILURES_BURST 10u
 #define AUTH_FAILURE_US (6u * 1000000u)
+/* Readings of the store of one of those that are known (a user, a token, a certificate), whatever
+ * its connections: each is a process of its own. So many a second, beyond a burst. */
+#define CONN_READINGS_PER_SECOND 20u
+#define CONN_READINGS_BURST 100u
 #define AUTH_TOKEN_MAX 256u /* bytes of a presented one that are looked at */
 /* Connections of one peer a second, beyond a burst of connections_per_peer. */
 #define PEER_CONNECTIONS_PER_SECOND 1000u
@@ -85,13 +89,15 @@ int poll_turn(struct gateway *g, int max_ms, struct br_err *err);
 /* ---- peer.c: who comes too often ---- */
 
 struct peer_key {
-    uint8_t kind; /* 'u' and a uid, or 'a' and an address (of IPv6 its first 64 bits) */
+    uint8_t kind; /* 'u' and a uid, 'a' and an address (of IPv6 its first 64 bits), or 'w' and the
+                     beginning of a hash of who it is known as */
     uint8_t bytes[16];
 };
 struct peer {
     struct peer_key key;
     unsigned connections, heads;            /* heads: of those that are in CONN_HEAD and counted */
     uint64_t accept_at, failure_at, ask_at; /* of the rates, see peer.c */
+    uint64_t read_at;                       /* of kind 'w' */
     struct peer *chain, *older, *newer;
 };
 struct peers {
@@ -193,8 +199,9 @@ struct conn {
     uint64_t in_us;    /* of the last bytes that came */
     struct gw_timer timer;
     struct peer *peer;
-    char *cert;    /* name in the client's certificate; NULL: none */
-    char *address; /* of a TLS peer, for logs; NULL */
+    struct peer *known; /* of kind 'w', once it reads the store; NULL */
+    char *cert;         /* name in the client's certificate; NULL: none */
+    char *address;      /* of a TLS peer, for logs; NULL */
     struct gw_who who;
     uint8_t proof[8]; /* of AUTH_TOKEN: the beginning of the token's hash */
     const struct gw_protocol *protocol;

@@ -63,6 +63,9 @@ void conn_close(struct conn *c, unsigned code, const char *reason);
 /* Of a request that was read: false if this peer asks too often, and was answered `429` in words of
  * the protocol by the caller. */
 bool conn_may_ask(struct conn *c);
+/* The same of a reading of the store, which is a process: before each. Counted is who it is, over
+ * all its connections. */
+bool conn_may_read(struct conn *c);
 
 /* ---- sessions: session.c ---- */
 

@@ -10,9 +10,10 @@
 
 #include "gateway/harness_priv.h"
 
-#define HELD_MAX (1u << 20)  /* bytes of live events that wait for a reading */
-#define LOADS_MAX 8u         /* readings of one connection at one time */
-#define LIST_LIMIT 50u       /* rows, if the client does not say */
+#define HELD_MAX (1u << 20) /* bytes of live events that wait for a reading */
+#define LOADS_MAX 8u        /* readings of one connection at one time */
+#define LIST_LIMIT 50u      /* rows, if the client does not say */
+#define TOO_MANY_READINGS "too many readings of the record; try again in a second"
 #define GOAL_SHOWN_MAX 1000u /* bytes of a goal in a list */
 
 struct held {
@@ -140,6 +141,28 @@ static void load_done(struct harness_load *l)
 
 static void load_begin(struct harness_load *l);
 
+/* It ends with an error. What was held is lost, so nothing may come behind it. */
+static void load_failed(struct harness_load *l)
+{
+    struct harness_follow *f = l->follow;
+    load_free(l);
+    if (f) {
+        f->quiet = true;
+        harness_follow_drop(f);
+    }
+}
+
+/* Again, behind what was sent. A client that reads slowly causes this, so it counts as well. */
+static void load_again(struct harness_load *l)
+{
+    if (conn_may_read(l->h->c)) {
+        load_begin(l);
+        return;
+    }
+    harness_error(l->h, l->id, HARNESS_RATE_LIMITED, TOO_MANY_READINGS);
+    load_failed(l);
+}
+
 static void on_read(void *ctx, int code, const struct br_err *why)
 {
     struct harness_load *l = ctx;
@@ -150,16 +173,11 @@ static void on_read(void *ctx, int code, const struct br_err *why)
     if (code < 0 && !slow) {
         harness_error(l->h, l->id, code == -BR_E_NOT_FOUND ? HARNESS_NO_SESSION : HARNESS_INTERNAL,
                       "%s", why ? why->text : br_code_name(code));
-        struct harness_follow *f = l->follow;
-        load_free(l);
-        if (f) { /* what was held is lost, so nothing may come behind it */
-            f->quiet = true;
-            harness_follow_drop(f);
-        }
-    } else if (lost || slow) { /* again, behind what was sent */
+        load_failed(l);
+    } else if (lost || slow) {
         l->overflow = false;
         if (!l->full)
-            load_begin(l);
+            load_again(l);
     } else {
         load_done(l);
     }
@@ -208,17 +226,39 @@ static bool load_follow(struct harness_load *l, struct gw_session *s)
     return true;
 }
 
-void harness_do_load(struct harness *h, const char *id, const struct harness_args *a)
+static bool is_live(const struct gw_session *s)
 {
-    struct gw_session *s = session_find(h->g, a->text[0]);
+    return s && (session_state(s) == GW_CREATED || session_state(s) == GW_RUNNING);
+}
+
+/* Canceled, or expired. */
+static bool never_ran(const struct gw_session *s)
+{
+    return s && !is_live(s) && !session_has_run(s);
+}
+
+/* Before anything is done; false if the request was answered. */
+static bool load_allowed(struct harness *h, const char *id, const char *session,
+                         const struct gw_session *s)
+{
     unsigned n = 0;
     for (const struct harness_load *k = h->loads; k; k = k->next)
         n++;
-    if (n == LOADS_MAX || !session_is_id(a->text[0])) {
-        harness_error(h, id, n == LOADS_MAX ? HARNESS_REQUEST : HARNESS_NO_SESSION,
-                      n == LOADS_MAX ? "too many sessions are being read" : "no such session");
-        return;
-    }
+    bool stored = !never_ran(s) && !(is_live(s) && session_state(s) == GW_CREATED);
+    if (n == LOADS_MAX)
+        harness_error(h, id, HARNESS_REQUEST, "too many sessions are being read");
+    else if (!session_is_id(session))
+        harness_error(h, id, HARNESS_NO_SESSION, "no such session");
+    else if (stored && !conn_may_read(h->c))
+        harness_error(h, id, HARNESS_RATE_LIMITED, TOO_MANY_READINGS);
+    else
+        return true;
+    return false;
+}
+
+static void load(struct harness *h, const char *id, const struct harness_args *a,
+                 struct gw_session *s)
+{
     struct harness_load *l = calloc(1, sizeof(*l));
     br_require(l);
     *l = (struct harness_load){.h = h,
@@ -230,27 +270,35 @@ void harness_do_load(struct harness *h, const char *id, const struct harness_arg
     l->held_end = &l->held;
     h->loads = l;
     snprintf(l->session, sizeof(l->session), "%s", a->text[0]);
-    bool live = s && (session_state(s) == GW_CREATED || session_state(s) == GW_RUNNING);
+    bool live = is_live(s);
     if (live && !load_follow(l, s))
         load_free(l);
     else if (live && session_state(s) == GW_CREATED)
         load_done(l);
-    else if (s && !live && !session_has_run(s)) { /* canceled, or expired: nothing was stored */
+    else if (never_ran(s)) { /* nothing was stored */
         snprintf(l->status, sizeof(l->status), "%s", harness_status(session_state(s)));
         load_done(l);
     } else
         load_begin(l);
 }
 
+void harness_do_load(struct harness *h, const char *id, const struct harness_args *a)
+{
+    struct gw_session *s = session_find(h->g, a->text[0]);
+    if (load_allowed(h, id, a->text[0], s))
+        load(h, id, a, s);
+}
+
 void harness_do_resume(struct harness *h, const char *id, const struct harness_args *a)
 {
     struct br_err err = {.code = BR_OK};
     struct gw_session *s = session_find(h->g, a->text[0]);
-    bool live = s && (session_state(s) == GW_CREATED || session_state(s) == GW_RUNNING);
-    if (live && session_adopt(s, h->c, &err) < 0)
+    if (!load_allowed(h, id, a->text[0], s))
+        return;
+    if (is_live(s) && session_adopt(s, h->c, &err) < 0)
         harness_error(h, id, HARNESS_FORBIDDEN, "%s", err.text);
     else
-        harness_do_load(h, id, a);
+        load(h, id, a, s);
 }
 
 /* ---- the list ---- */
@@ -364,6 +412,10 @@ void harness_do_list(struct harness *h, const char *id, const struct harness_arg
         harness_error(h, id, HARNESS_REQUEST, "the last list is not complete yet");
         return;
     }
+    if (!conn_may_read(h->c)) {
+        harness_error(h, id, HARNESS_RATE_LIMITED, TOO_MANY_READINGS);
+        return;
+    }
     struct harness_list *l = calloc(1, sizeof(*l));
     br_require(l);
     *l = (struct harness_list){.h = h,
@@ -399,6 +451,6 @@ void harness_load_writable(struct harness *h)
         if (l->replay)
             replay_more(l->replay);
         else
-            load_begin(l);
+            load_again(l);
     }
 }

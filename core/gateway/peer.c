@@ -1,8 +1,8 @@
 /*
  * Who comes too often: one entry for each uid of this machine and each address beyond it, with
- * three rates. A rate is one number, the time at which its bucket would be full again (the generic
- * cell rate algorithm), so that an entry is small; entries without a connection are remembered up
- * to a limit, the oldest go first.
+ * its rates, and one for each of those that are known who read the store. A rate is one number, the
+ * time at which its bucket would be full again (the generic cell rate algorithm), so that an entry
+ * is small; entries without a connection are remembered up to a limit, the oldest go first.
  *
  * The key is hashed with a random seed: an address is the peer's choice.
  */

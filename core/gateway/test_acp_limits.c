@@ -214,12 +214,37 @@ static void test_texts(void **state)
     assert_int_equal(rig_error("\"p\"", NULL), -32002);
 }
 
+/* The record is read so often by one of those that are known, and then nothing is done. */
+static void test_readings(void **state)
+{
+    (void)state;
+    rig_ready();
+    unsigned sessions = rig.nsessions;
+    rig.reads_too_often = true;
+    rig_say("{'jsonrpc':'2.0','id':1,'method':'session/list','params':{}}");
+    assert_int_equal(rig_error("1", NULL), -32603);
+    rig_say("{'jsonrpc':'2.0','id':2,'method':'session/load','params':{'sessionId':'run_old',"
+            "'cwd':'/w','mcpServers':[]}}");
+    const char *name = NULL;
+    assert_int_equal(rig_error("2", &name), -32603);
+    assert_string_equal(name, "LIMIT_EXCEEDED");
+    assert_int_equal(rig.replays, 0);
+    assert_int_equal(rig.nsessions, sessions);
+    rig.reads_too_often = false;
+    rig_say("{'jsonrpc':'2.0','id':3,'method':'session/load','params':{'sessionId':'run_old',"
+            "'cwd':'/w','mcpServers':[]}}");
+    assert_non_null(rig_result("3"));
+    rig_say("{'jsonrpc':'2.0','id':4,'method':'session/list','params':{}}");
+    assert_non_null(rig_result("4"));
+    assert_int_equal(rig.replays, 2);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, open_rig, close_rig)
     const struct CMUnitTest tests[] = {
-        T(test_sessions), T(test_blocks),  T(test_title), T(test_content),
-        T(test_calls),    T(test_message), T(test_page),  T(test_texts),
+        T(test_sessions), T(test_blocks), T(test_title), T(test_content),  T(test_calls),
+        T(test_message),  T(test_page),   T(test_texts), T(test_readings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

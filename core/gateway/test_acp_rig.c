@@ -71,6 +71,12 @@ bool conn_may_ask(struct conn *c)
     return !rig.too_often;
 }
 
+bool conn_may_read(struct conn *c)
+{
+    (void)c;
+    return !rig.reads_too_often;
+}
+
 const struct br_service *gw_settings(const struct gateway *g)
 {
     (void)g;

@@ -42,6 +42,7 @@ struct rig {
     bool hold;        /* session_create() answers later: rig_created() */
     bool hold_replay; /* the store too: rig_replay() */
     bool draining, too_often;
+    bool reads_too_often; /* conn_may_read() says no */
     unsigned replays, reads, more_rows;
 };
 extern struct rig rig;

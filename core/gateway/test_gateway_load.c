@@ -512,6 +512,78 @@ static void test_resume(void **state)
     assert_int_equal(r->cancels, 1);
 }
 
+/* Who reads the record too often is refused before anything of it is done. */
+static void test_too_many_readings(void **state)
+{
+    struct gateway *g = *state;
+    g->settings.detach = 1;
+    struct conn *c = extended(g), *next = extended(g);
+    struct run *r = running(g, c), *idle = created(g, c);
+    world_say(g, c, REQ("6", "session/detach", "\"sessionId\":\"%s\""), r->id);
+    hears(c, RESULT("6", "{\"detached\":true}"));
+    next->refuse_reading = true;
+    world_say(g, next, REQ("7", "session/list", ""));
+    refused(next, "7", -32031, "ACP_RATE_LIMITED");
+    load(g, next, "run_old", "");
+    refused(next, "7", -32031, "ACP_RATE_LIMITED");
+    load(g, next, r->id, "");
+    refused(next, "7", -32031, "ACP_RATE_LIMITED");
+    world_say(g, next, REQ("7", "session/resume", "\"sessionId\":\"%s\""), r->id);
+    refused(next, "7", -32031, "ACP_RATE_LIMITED");
+    assert_int_equal(g->read_call, 0);
+    assert_null(session_owner(session_find(g, r->id)));
+    world_event(g, r, "error", "kernel", "{}");
+    silent(next); /* nor is anything followed */
+    /* what is in memory is no reading */
+    load(g, next, idle->id, "");
+    hears(next, LOADED("created", "true", "true"));
+    next->refuse_reading = false;
+    world_say(g, next, REQ("7", "session/resume", "\"sessionId\":\"%s\""), r->id);
+    assert_true(session_owner(session_find(g, r->id)) == next);
+    world_reading(g, 0, "");
+    world_stored(g, 1, false);
+    world_stored(g, 2, false);
+    world_reading_end(g, 0);
+    hears_event(next, r->id, 0, "error");
+    hears_event(next, r->id, 1, "error");
+    hears(next, LOADED("running", "true", "true"));
+}
+
+/* A reading that has to begin again, because its client is slow, counts as one more. */
+static void test_begun_again_too_often(void **state)
+{
+    struct gateway *g = *state;
+    for (unsigned often = 0; often < 2; often++) {
+        struct conn *c = extended(g);
+        c->room = 1;
+        load(g, c, "run_old", "");
+        world_reading(g, 0, "");
+        world_row(g, "run_old", "completed", "g", 2);
+        world_stored(g, 1, false);
+        hears_event(c, "run_old", 0, "error");
+        br_chan_close(&g->store); /* it waited too long */
+        world_pump(g);
+        c->refuse_reading = often;
+        c->room = 0;
+        gw_harness.writable(c);
+        world_pump(g);
+        gw_harness.writable(c);
+        world_pump(g);
+        assert_int_equal(g->read_call == 0, often);
+        if (often) {
+            refused(c, "7", -32031, "ACP_RATE_LIMITED");
+        } else {
+            world_reading(g, 0, "");
+            world_row(g, "run_old", "completed", "g", 1);
+            world_stored(g, 1, false);
+            world_reading_end(g, 0);
+            hears(c, LOADED("completed", "false", "false"));
+        }
+        silent(c);
+        world_disconnect(g, c);
+    }
+}
+
 static void test_list(void **state)
 {
     struct gateway *g = *state;
@@ -597,6 +669,8 @@ int main(void)
         T(test_load_of_sessions),
         T(test_followers),
         T(test_resume),
+        T(test_too_many_readings),
+        T(test_begun_again_too_often),
         T(test_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

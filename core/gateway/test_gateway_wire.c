@@ -267,6 +267,36 @@ static void many_sessions(void **state)
     gate_stop(&r);
 }
 
+/* Lists cost a process each: one who asks for ever more of them, on as many connections as it
+ * likes, is refused beyond its burst, and nobody else is. */
+static void many_lists(void **state)
+{
+    enum { N = 4, BURST = 100, ENOUGH = 5000 };
+    static const char list[] =
+        "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"session/list\",\"params\":{}}";
+    struct gate_rig r;
+    struct gate_client *c[N];
+    unsigned n = 0;
+    (void)state;
+    gate_start(&r, NULL);
+    for (unsigned i = 0; i < N; i++)
+        c[i] = client(&r, INIT(EXTENDED), GATE_TOKEN_OBSERVE);
+    for (; n < ENOUGH; n++) {
+        say(c[n % N], list);
+        if (!strstr(hears(c[n % N], "\"id\":7"), "\"result\""))
+            break;
+    }
+    assert_in_range(n, BURST, ENOUGH - 1);
+    assert_non_null(strstr(c[n % N]->text, "-32031"));
+    assert_non_null(strstr(c[n % N]->text, "ACP_RATE_LIMITED"));
+    assert_int_equal(r.nreads, n);
+    struct gate_client *other = client(&r, INIT(EXTENDED), NULL); /* from the same address */
+    say(other, list);
+    hears(other, "\"id\":7,\"result\"");
+    assert_int_equal(r.nreads, n + 1);
+    gate_stop(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +305,7 @@ int main(void)
         cmocka_unit_test(a_client_that_goes),
         cmocka_unit_test(a_gap),
         cmocka_unit_test(many_sessions),
+        cmocka_unit_test(many_lists),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -466,6 +466,41 @@ static void failures_time(void **state)
     inside_stop();
 }
 
+/* Readings of the store: counted is who it is, whatever its connections. */
+static void readings_time(void **state)
+{
+    struct conn *c[3];
+    int client[3];
+    (void)state;
+    start();
+    for (unsigned i = 0; i < 3; i++) {
+        c[i] = inside_open(&client[i]);
+        snprintf(c[i]->who.name, sizeof(c[i]->who.name), "token:%s", i == 2 ? "another" : "one");
+    }
+    uint64_t limited = gw_counters(&inside)->rate_limited;
+    for (unsigned i = 0; i < CONN_READINGS_BURST; i++)
+        assert_true(conn_may_read(c[i % 2]));
+    for (unsigned i = 0; i < 10; i++)
+        assert_false(conn_may_read(c[i % 2])); /* what is refused does not count */
+    assert_int_equal(gw_counters(&inside)->rate_limited, limited + 10);
+    assert_true(conn_may_read(c[2]));
+    inside_pass(1);
+    for (unsigned i = 0; i < CONN_READINGS_PER_SECOND; i++)
+        assert_true(conn_may_read(c[i % 2]));
+    assert_false(conn_may_read(c[0]));
+    close(client[0]);
+    close(client[1]);
+    inside_turn();
+    c[0] = inside_open(&client[0]); /* a new connection is the same one */
+    snprintf(c[0]->who.name, sizeof(c[0]->who.name), "token:one");
+    assert_false(conn_may_read(c[0]));
+    inside_pass(1);
+    assert_true(conn_may_read(c[0]));
+    close(client[0]);
+    close(client[2]);
+    inside_stop();
+}
+
 /* ---- timers ---- */
 
 #define TIMERS 500u
@@ -571,7 +606,7 @@ int main(void)
         cmocka_unit_test(answered_close), cmocka_unit_test(end_each_other),
         cmocka_unit_test(many_timers),    cmocka_unit_test(login_time),
         cmocka_unit_test(failures_time),  cmocka_unit_test(peers_bounded),
-        cmocka_unit_test(rates),
+        cmocka_unit_test(readings_time),  cmocka_unit_test(rates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

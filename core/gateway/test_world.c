@@ -50,6 +50,11 @@ bool conn_may_ask(struct conn *c)
     return !c->refuse;
 }
 
+bool conn_may_read(struct conn *c)
+{
+    return !c->refuse_reading;
+}
+
 int conn_send(struct conn *c, const struct gw_piece *pieces, unsigned n)
 {
     assert_true(c->used);

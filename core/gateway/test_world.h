@@ -23,6 +23,7 @@ struct conn {
     unsigned nsent, read, cap;
     unsigned close_code; /* 0: open */
     bool refuse;         /* conn_may_ask() says no */
+    bool refuse_reading; /* conn_may_read() says no */
     unsigned room;       /* conn_send() says 1 from so many unread messages on; 0: never */
 };
 

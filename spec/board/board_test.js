@@ -210,6 +210,24 @@ test("a connection that is lost: nothing is lost, nothing comes twice", async ({
   await page.until("document.querySelector('.card.over')?.innerText.includes('allowed once by uid:7')");
 });
 
+test("a service that is asked too often", async ({ page, mock }) => {
+  const s = mock.add({ goal: "Old one", status: "completed", live: false });
+  s.begin("Old one");
+  s.end();
+  mock.busy = 2;
+  await page.go(mock.url);
+  await page.until("document.querySelector('.past .session-row')?.innerText.includes('Old one')");
+  mock.busy = mock.breaks = 1;
+  await open(page, mock, s);
+  await page.until("document.querySelector('.item.end')");
+  assert.equal(await page.eval("/too many readings|failure/i.test(document.body.innerText)"), false);
+  const loads = mock.requests.filter((r) => r.method === "session/load").map((r) => r.params);
+  assert.equal(loads.length, 3); // refused, broken off, and from there on
+  assert.equal(loads[1].after, -1);
+  assert.ok(loads[2].after >= 0);
+  assert.ok(mock.requests.filter((r) => r.method === "session/list").length >= 3);
+});
+
 test("a record that is not closed yet is read to its end", async ({ page, mock }) => {
   const s = waiting(mock);
   s.row.live = false; // who told of it has died

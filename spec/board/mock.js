@@ -132,6 +132,7 @@ class Client {
     this.mock.requests.push({ method: m.method, params: m.params, who: this.who.name });
     const f = METHODS[m.method];
     try {
+      if (/^session\/(list|load)$/.test(m.method) && this.mock.busy-- > 0) throw { code: -32031, message: "too many readings of the record; try again in a second", data: { code: "ACP_RATE_LIMITED" } };
       if (!f) throw { code: -32601, message: "there is no such method" };
       const need = NEEDS[m.method];
       if (need && ORDER.indexOf(this.who.access) < ORDER.indexOf(need)) throw { code: -32030, message: `'${m.method}' needs the access '${need}'`, data: { code: "ACP_FORBIDDEN" } };
@@ -166,7 +167,9 @@ const METHODS = {
     const s = find(c, p);
     c.follows.add(p.sessionId);
     if (c.mock.onLoad) c.mock.onLoad(s, p);
-    for (const e of s.log) {
+    for (const [i, e] of s.log.entries()) {
+      // A reading that begins again too often: it ends in the middle.
+      if (i === 4 && c.mock.breaks-- > 0) throw { code: -32031, message: "too many readings of the record; try again in a second", data: { code: "ACP_RATE_LIMITED" } };
       const after = e.method === "session/event" ? p.after : p.afterBridle;
       if (e.params.seq > (after ?? -1)) c.send({ jsonrpc: "2.0", ...e });
     }
@@ -218,7 +221,7 @@ function find(c, p) {
 
 class Mock {
   constructor(folder) {
-    Object.assign(this, { folder, sessions: new Map(), clients: new Set(), requests: [], urls: [], askSeconds: 120, sessionsMax: 32, liar: false, needsToken: false, onLoad: null, inject: "" });
+    Object.assign(this, { folder, sessions: new Map(), clients: new Set(), requests: [], urls: [], askSeconds: 120, sessionsMax: 32, liar: false, needsToken: false, onLoad: null, busy: 0, breaks: 0, inject: "" });
     this.who = { name: "uid:1000", access: "operate" };
     this.server = http.createServer((q, r) => this.file(q, r));
     this.server.on("upgrade", (q, socket) => this.upgrade(q, socket));

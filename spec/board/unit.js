@@ -138,8 +138,64 @@ test("text is made visible as the terminal makes it", ({ visible }) => {
   assert.equal(visible("\ud800x\udc00"), "\\ud800x\\udc00"); // halves of a pair, which JSON can have
 });
 
+// A Link whose server refuses the first `busy` requests; its clock does not wait.
+function link({ Link }, busy) {
+  const sent = [], waits = [], l = new Link({ state() {}, failed: assert.fail });
+  const real = globalThis.setTimeout;
+  globalThis.WebSocket = { OPEN: 1 };
+  globalThis.setTimeout = (f, ms) => void (waits.push(ms), queueMicrotask(f));
+  l.socket = {
+    readyState: 1,
+    send(text) {
+      const m = JSON.parse(text), answer = sent.push(m) > busy ? { result: "done" } : { error: { code: -32031, message: "busy" } };
+      queueMicrotask(() => l.socket && l.message(JSON.stringify({ jsonrpc: "2.0", id: m.id, ...answer })));
+    },
+    close() {},
+  };
+  const done = () => { globalThis.setTimeout = real; delete globalThis.WebSocket; };
+  return { l, sent, waits, done };
+}
+
+test("a request that comes too often is sent again, ever later", async (modules) => {
+  const { l, sent, waits, done } = link(modules, 5);
+  try {
+    assert.equal(await l.request("session/list", { limit: 1 }, 0), "done");
+  } finally {
+    done();
+  }
+  assert.equal(sent.length, 6);
+  assert.equal(new Set(sent.map((m) => m.id)).size, 6);
+  for (const m of sent) assert.deepEqual([m.method, m.params], ["session/list", { limit: 1 }]);
+  waits.forEach((ms, i) => assert.ok(ms >= 187 * 2 ** i && ms <= 313 * 2 ** i, String(ms)));
+  assert.equal(l.waiting.size, 0);
+});
+
+test("a request that always comes too often is refused in the end", async (modules) => {
+  const { l, sent, done } = link(modules, 6);
+  try {
+    await assert.rejects(l.request("session/list", {}, 0), (e) => e.code === -32031);
+  } finally {
+    done();
+  }
+  assert.equal(sent.length, 6);
+  assert.equal(l.waiting.size, 0);
+});
+
+test("a request that waits for its turn ends with its connection", async (modules) => {
+  const { l, sent, waits, done } = link(modules, 1);
+  const lost = l.request("session/list", {}, 0);
+  globalThis.setTimeout = (f, ms) => void waits.push([f, ms]);
+  await Promise.resolve();
+  done();
+  assert.equal(waits.length, 1);
+  l.stop();
+  await assert.rejects(lost, /connection/);
+  waits[0][0]();
+  assert.equal(sent.length, 1);
+});
+
 (async () => {
-  const modules = { ...await load("board-stream.js"), ...await load("board-text.js") };
+  const modules = { ...await load("board-stream.js"), ...await load("board-text.js"), ...await load("board-link.js") };
   let failed = 0;
   for (const [name, f] of tests) {
     try {

@@ -5,6 +5,8 @@
 const PATH = "/acp";
 const PROTOCOL = "harness.acp.1";
 const BACKOFF_MS = [250, 500, 1000, 2000, 4000, 8000, 15000];
+const RATE_LIMITED = -32031; // nothing was done: the same request is sent again, ever more slowly
+const BUSY_MS = [250, 500, 1000, 2000, 4000];
 const ANSWER_MS = 60000; // for a request; a prompt's answer comes when its run has ended
 
 export class RpcError extends Error {
@@ -113,6 +115,7 @@ export class Link {
     const w = this.waiting.get(m.id);
     if (!w) return this.protocolFailure("an answer to a question that was not asked");
     this.waiting.delete(m.id);
+    if (m.error && m.error.code === RATE_LIMITED && w.tries < BUSY_MS.length) return this.later(w);
     clearTimeout(w.timer);
     if (m.error) w.reject(new RpcError(m.error.code, m.error.message, m.error.data && m.error.data.code));
     else w.resolve(m.result);
@@ -128,14 +131,30 @@ export class Link {
       const socket = this.socket;
       if (!socket || socket.readyState !== WebSocket.OPEN)
         return reject(new Error("there is no connection"));
-      const id = this.next++;
-      const timer = ms ? setTimeout(() => {
+      const w = { resolve, reject, socket, method, params, tries: 0 };
+      w.id = this.next++;
+      w.timer = ms ? setTimeout(() => {
         // The answer may still come; a request that is given up takes its connection with it.
-        if (this.waiting.has(id) && this.socket === socket) socket.close(4001, "no answer");
+        if (this.waiting.get(w.id) === w && this.socket === socket) socket.close(4001, "no answer");
       }, ms) : 0;
-      this.waiting.set(id, { resolve, reject, timer });
-      socket.send(JSON.stringify({ jsonrpc: "2.0", id, method, params }));
+      this.waiting.set(w.id, w);
+      this.send(w);
     });
+  }
+
+  // Params that change meanwhile are a function.
+  send(w) {
+    const params = typeof w.params === "function" ? w.params() : w.params;
+    w.socket.send(JSON.stringify({ jsonrpc: "2.0", id: w.id, method: w.method, params }));
+  }
+
+  // It waits for its turn, and ends with its connection like those that wait for an answer.
+  later(w) {
+    w.id = this.next++;
+    this.waiting.set(w.id, w);
+    setTimeout(() => {
+      if (this.waiting.get(w.id) === w && this.socket === w.socket) this.send(w);
+    }, BUSY_MS[w.tries++] * (0.75 + Math.random() / 2));
   }
 
   fail(why) {

@@ -266,7 +266,7 @@ class Board {
     const stream = t.stream;
     if (this.view && this.view.id === id) this.view.wantUpdate();
     try {
-      const r = await this.request("session/load", { sessionId: id, after: stream.seq, afterBridle: stream.own }, 0);
+      const r = await this.request("session/load", () => ({ sessionId: id, after: stream.seq, afterBridle: stream.own }), 0);
       if (this.streams.get(id) !== t || t.stream !== stream) return;
       t.loading = false;
       t.failures = 0;
