@@ -196,6 +196,7 @@ static int attend(struct connect *c, const char *id, bool mine, struct br_err *e
     br_buf_printf(&b, "}");
     connect_show_begin(c);
     c->running = c->watching = c->asking.hold = true;
+    c->lost = false;
     c->mine = mine;
     c->asking.guest = !mine;
     if (strcmp(c->access, "observe") == 0)

@@ -48,6 +48,7 @@ struct connect {
     char session[BR_NAME_MAX + 1];
     bool running;     /* its events come */
     bool watching;    /* no answer of a prompt ends it: agent.stopped does */
+    bool lost;        /* the record of the session broke off: no event says that it is over */
     bool mine;        /* Ctrl-C cancels it */
     bool detach_soon; /* as soon as it runs */
     bool detached;    /* it goes on without this client */

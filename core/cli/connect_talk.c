@@ -89,6 +89,16 @@ static int on_event(struct connect *c, const struct br_stream_item *item, struct
     return 0;
 }
 
+/* Where its record broke off no event says that it is over. */
+static void on_row(struct connect *c, const json_t *row)
+{
+    const char *id = json_string_value(json_object_get(row, "sessionId")),
+               *status = json_string_value(json_object_get(row, "status"));
+    if (c->watching && strcmp(id, c->session) == 0 && strcmp(status, "created") != 0 &&
+        strcmp(status, "running") != 0)
+        c->got = c->lost = true;
+}
+
 static int on_message(void *ctx, const char *text, size_t n, struct br_err *err)
 {
     struct connect *c = ctx;
@@ -108,6 +118,7 @@ static int on_message(void *ctx, const char *text, size_t n, struct br_err *err)
         on_result(c, &item);
         return 0;
     case BR_STREAM_ROW:
+        on_row(c, item.value);
         return 0;
     }
     return 0;
@@ -169,7 +180,7 @@ int connect_call(struct connect *c, enum br_stream_method m, const struct br_buf
 
 int connect_follow(struct connect *c, struct br_err *err)
 {
-    return br_stream_stopped(c->stream, c->session) ? 0 : wait_for(c, UINT64_MAX, err);
+    return c->lost || br_stream_stopped(c->stream, c->session) ? 0 : wait_for(c, UINT64_MAX, err);
 }
 
 static void put_session(const struct connect *c, struct br_buf *b)

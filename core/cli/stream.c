@@ -120,7 +120,10 @@ static int on_notification(struct br_stream *s, struct br_stream_item *out, stru
         return stream_event(s, params, false, out, err);
     if (strcmp(method, "bridle/event") == 0)
         return stream_event(s, params, true, out, err);
-    if (strcmp(method, "bridle/session") == 0 && s->watching) {
+    /* without session/watch, only of one that is followed: its record broke off */
+    const char *id = json_string_value(json_object_get(params, "sessionId"));
+    const struct stream_session *x = id && s->extended ? stream_session(s, id) : NULL;
+    if (strcmp(method, "bridle/session") == 0 && (s->watching || (x && x->followed))) {
         out->kind = BR_STREAM_ROW;
         out->value = params;
         return stream_row(params, err);

@@ -336,6 +336,13 @@ static void test_watch(void **state)
     start_plain(ARGV(A("--watch"), A("s")));
     assert_int_equal(ended(), 1);
     assert_null(strstr(log_text(), "permission/respond"));
+    /* one whose record breaks off */
+    serve(
+        WATCH PAST LOADED("true") "{\"jsonrpc\":\"2.0\",\"method\":\"bridle/session\",\"params\":{"
+                                  "\"sessionId\":\"s\",\"status\":\"failed\"}}\n");
+    start_plain(ARGV(A("--watch"), A("s")));
+    assert_int_equal(ended(), 1);
+    assert_non_null(strstr(out_text, "the session has no end in its record"));
     serve(WATCH NO("2", "-32010"));
     start_plain(ARGV(A("--watch"), A("s")));
     assert_int_equal(ended(), 3);

@@ -15,6 +15,10 @@
 #include "cli/stream.h"
 #include "cli/test_stream.h"
 
+#define ROW(id)                                                                                    \
+    "{\"jsonrpc\":\"2.0\",\"method\":\"bridle/session\",\"params\":{\"sessionId\":\"" id           \
+    "\",\"status\":\"failed\"}}\n"
+
 /* Every line; the last item, and the code. */
 static int play(const char *script, struct br_stream *s, struct br_err *err)
 {
@@ -113,6 +117,9 @@ static void test_good(void **state)
                         "2", "{\"sessions\":[]}") "{\"jsonrpc\":\"2.0\",\"method\":"
                                                   "\"bridle/session\",\"params\":{\"sessionId\":"
                                                   "\"s\",\"status\":\"running\"}}\n");
+    good("followed, and its record broke off",
+         ">initialize\n" OK("1", FULL) ">session/load s\n" CREATED OK(
+             "2", "{\"status\":\"running\",\"live\":true,\"owned\":false}") ROW("s"));
     good(
         "any key of an input",
         BEGUN E("2", "tool.call",
@@ -435,6 +442,8 @@ static void test_rpc(void **state)
         snprintf(script, sizeof(script), ">initialize\n%s\n", rows[i].line);
         bad(rows[i].line, script, rows[i].why);
     }
+    bad("of another than is followed",
+        ">initialize\n" OK("1", FULL) ">session/load s\n" CREATED ROW("t"), "none that is due");
     bad("answered twice", ">initialize\n" OK("1", FULL) OK("1", FULL), "answered it twice");
 }
 

@@ -130,9 +130,11 @@ bool session_is_id(const char *id);
 enum gw_state session_state(const struct gw_session *s);
 struct conn *session_owner(const struct gw_session *s); /* NULL: detached, or its owner has gone */
 const struct gw_result *session_result(const struct gw_session *s); /* once it has ended */
-/* Once it has ended: the record broke off, or was not in order. Who was shown its events and can
- * know no gap has its connection closed with 1011. */
+/* Once it has ended: the record broke off, or was not in order. What was shown of it was stored,
+ * and stays true; nothing more is. */
 bool session_broken(const struct gw_session *s);
+/* Its agent.stopped was shown. */
+bool session_stopped(const struct gw_session *s);
 /* It was started: something of it is, or will be, in the store. */
 bool session_has_run(const struct gw_session *s);
 /* What a list shows of it. */

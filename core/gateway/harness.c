@@ -100,31 +100,67 @@ void harness_call_free(struct harness_call *call)
 
 /* ---- following a session ---- */
 
-static void answer_prompt(struct harness *h, const char *id, struct gw_session *s)
+/* The answer to its prompt: 0 and a result, or an error and its text. */
+static int put_answer(const struct gw_session *s, struct br_buf *b)
 {
     const struct gw_result *r = session_result(s);
+    const char *why = r->why[0] ? r->why : br_code_name((int)r->code);
     struct gw_about about;
     session_about(s, &about);
     if (!about.rows) { /* nothing has run, so nothing is told of how it went */
-        harness_error(h, id, HARNESS_INTERNAL, "the session '%s' did not run: %s", session_id(s),
-                      r->why[0] ? r->why : br_code_name((int)r->code));
-        return;
+        br_buf_printf(b, "the session '%s' did not run: %s", session_id(s), why);
+        return HARNESS_INTERNAL;
+    }
+    if (session_broken(s)) {
+        br_buf_printf(b, "the session '%s' was ended, because its record broke off: %s",
+                      session_id(s), why);
+        return HARNESS_INTERNAL;
     }
     BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(HARNESS_TEXT_MAX + 2);
-    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(HARNESS_TEXT_MAX + 1024);
     br_buf_put_json_str(&text, r->text, r->ntext);
-    br_buf_printf(&b, "{\"status\":\"%s\",\"events\":[],\"finalText\":",
+    br_buf_printf(b, "{\"status\":\"%s\",\"events\":[],\"finalText\":",
                   r->state == GW_COMPLETED ? "completed" : "failed");
     if (text.failed)
-        br_buf_printf(&b, "\"\"");
+        br_buf_printf(b, "\"\"");
     else
-        br_buf_put(&b, text.data, text.len);
-    br_buf_printf(&b,
+        br_buf_put(b, text.data, text.len);
+    br_buf_printf(b,
                   ",\"usage\":{\"promptTokens\":%llu,\"completionTokens\":%llu,"
                   "\"totalTokens\":%llu}}",
                   (unsigned long long)r->prompt_tokens, (unsigned long long)r->completion_tokens,
                   (unsigned long long)(r->prompt_tokens + r->completion_tokens));
-    harness_reply(h, id, &b);
+    return 0;
+}
+
+void harness_prompt_end(struct harness *h, const char *id, int code, struct br_buf *b)
+{
+    if (code && br_buf_cstr(b))
+        harness_error(h, id, code, "%s", br_buf_cstr(b));
+    else
+        harness_reply(h, id, b);
+}
+
+/* Its prompt is answered, behind all of its events. */
+static void end_prompt(struct harness_follow *f, struct gw_session *s)
+{
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(HARNESS_TEXT_MAX + 1024);
+    int code = put_answer(s, &b);
+    if (session_broken(s) && session_stopped(s) && !f->h->extended)
+        /* it was shown how the run ended, and no answer would fit to that */
+        conn_close(f->h->c, BR_WS_CLOSE_INTERNAL, "the record of a session was not in order");
+    else if (f->load)
+        harness_load_answer(f->load, br_steal_ptr(&f->prompt), code, &b);
+    else
+        harness_prompt_end(f->h, f->prompt, code, &b);
+}
+
+/* To who follows it and waits for no answer: a record that breaks off does not say so itself. */
+static void end_broken(struct harness_follow *f, struct gw_session *s)
+{
+    if (!f->h->extended)
+        conn_close(f->h->c, BR_WS_CLOSE_INTERNAL, "the record of a session broke off");
+    else if (!f->h->watch.gateway_) /* else it was told */
+        harness_ext_changed(f->h, s);
 }
 
 /*
@@ -151,10 +187,10 @@ static void on_ended(struct gw_sink *k, struct gw_session *s)
     struct harness_follow *f = (struct harness_follow *)k;
     struct gw_about about;
     session_about(s, &about);
-    if (session_broken(s) && about.rows) /* of what was not begun nothing is missing */
-        conn_close(f->h->c, BR_WS_CLOSE_INTERNAL, "the record of a session broke off");
-    else if (f->prompt)
-        answer_prompt(f->h, f->prompt, s);
+    if (f->prompt)
+        end_prompt(f, s);
+    else if (session_broken(s) && about.rows && !f->load && !f->quiet)
+        end_broken(f, s);
     while (f->cancels) {
         reply_bool(f->h, f->cancels->id, "canceled", session_state(s) == GW_CANCELED);
         harness_call_free(f->cancels);

@@ -47,15 +47,19 @@ static void put_session(void *ctx, struct gw_session *s)
 
 /* ---- watching ---- */
 
-static void on_changed(struct gw_watch *w, struct gw_session *s)
+void harness_ext_changed(struct harness *h, struct gw_session *s)
 {
-    struct harness *h = (struct harness *)((char *)w - offsetof(struct harness, watch));
     BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(8 * BR_PATH_MAX);
     br_buf_printf(&b, "{\"jsonrpc\":\"2.0\",\"method\":\"bridle/session\",\"params\":{");
     put_live(&b, s);
     br_buf_printf(&b, "}}");
     if (!b.failed)
         (void)conn_send(h->c, &(struct gw_piece){b.data, b.len}, 1);
+}
+
+static void on_changed(struct gw_watch *w, struct gw_session *s)
+{
+    harness_ext_changed((struct harness *)((char *)w - offsetof(struct harness, watch)), s);
 }
 
 static void do_watch(struct harness *h, const char *id, const struct harness_args *a)

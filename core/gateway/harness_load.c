@@ -35,6 +35,9 @@ struct harness_load {
     bool waited;  /* the reading was made to wait, and may have been given up for it */
     uint64_t row; /* the last that was read */
     char status[32];
+    char *prompt; /* the id of the run's prompt, which is answered behind the events; NULL: none */
+    int prompt_code;
+    struct br_buf prompt_end;
     struct harness_load *next;
 };
 
@@ -79,6 +82,8 @@ static void load_free(struct harness_load *l)
     held_free(l);
     if (l->follow)
         l->follow->load = NULL;
+    br_buf_free(&l->prompt_end);
+    free(l->prompt);
     free(l->id);
     free(l);
 }
@@ -116,6 +121,20 @@ void harness_load_ended(struct harness_load *l, enum gw_state state)
     l->follow = NULL;
 }
 
+void harness_load_answer(struct harness_load *l, char *id, int code, struct br_buf *b)
+{
+    l->prompt = id;
+    l->prompt_code = code;
+    l->prompt_end = *b;
+    br_buf_init(b, 0);
+}
+
+static void answer_prompt(struct harness_load *l)
+{
+    if (l->prompt)
+        harness_prompt_end(l->h, l->prompt, l->prompt_code, &l->prompt_end);
+}
+
 static void load_done(struct harness_load *l)
 {
     BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(512);
@@ -133,6 +152,7 @@ static void load_done(struct harness_load *l)
     br_buf_printf(&b, ",\"live\":%s,\"owned\":%s}", s ? "true" : "false",
                   s && session_owner(s) ? "true" : "false");
     harness_reply(l->h, l->id, &b);
+    answer_prompt(l);
     struct harness_follow *f = l->follow;
     load_free(l);
     if (f) /* it may have been left meanwhile */
@@ -145,6 +165,7 @@ static void load_begin(struct harness_load *l);
 static void load_failed(struct harness_load *l)
 {
     struct harness_follow *f = l->follow;
+    answer_prompt(l);
     load_free(l);
     if (f) {
         f->quiet = true;
@@ -216,7 +237,7 @@ static void load_begin(struct harness_load *l)
 static bool load_follow(struct harness_load *l, struct gw_session *s)
 {
     struct harness_follow *f = harness_follow_new(l->h, s);
-    if (f->load || f->prompt) {
+    if (f->load || (f->prompt && !f->quiet)) {
         harness_error(l->h, l->id, HARNESS_REQUEST, "the events of '%s' come already", l->session);
         return false;
     }

@@ -110,6 +110,8 @@ extern const unsigned harness_base_count;
 void harness_error(struct harness *h, const char *id, enum harness_error code, const char *fmt, ...)
     BR_PRINTF(4, 5);
 void harness_reply(struct harness *h, const char *id, const struct br_buf *result);
+/* Answers a prompt: a result, or with a code its error's text. */
+void harness_prompt_end(struct harness *h, const char *id, int code, struct br_buf *b);
 /* What conn_send() says; 0 if it is not for this client. */
 int harness_send_event(struct harness *h, const char *session, const struct gw_event *e);
 struct harness_call *harness_call_new(struct harness *h, struct harness_call **list,
@@ -131,6 +133,8 @@ struct gw_session *harness_session(struct harness *h, const char *id, const char
 extern const struct harness_method harness_more[];
 extern const unsigned harness_more_count;
 void harness_ext_closed(struct harness *h);
+/* bridle/session, whether it watches or not. */
+void harness_ext_changed(struct harness *h, struct gw_session *s);
 /* A live session, as in lists. */
 void harness_put_session(struct br_buf *b, struct gw_session *s);
 
@@ -143,6 +147,9 @@ void harness_do_resume(struct harness *h, const char *id, const struct harness_a
 void harness_load_hold(struct harness_load *load, const struct gw_event *e);
 /* It has ended meanwhile, and its follower goes. */
 void harness_load_ended(struct harness_load *load, enum gw_state state);
+/* The same, and the answer to its prompt, whose id becomes the load's: it comes behind the events.
+ */
+void harness_load_answer(struct harness_load *load, char *id, int code, struct br_buf *b);
 void harness_load_closed(struct harness *h);
 /* There is room again. */
 void harness_load_writable(struct harness *h);

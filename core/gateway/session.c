@@ -67,6 +67,11 @@ bool session_broken(const struct gw_session *s)
     return s->broken;
 }
 
+bool session_stopped(const struct gw_session *s)
+{
+    return s->stopped;
+}
+
 bool session_has_run(const struct gw_session *s)
 {
     return s->fed;

@@ -107,6 +107,8 @@ struct play {
     /* what clients heard: per request 0 nothing, 1 accepted, 2 resolved before, 3 another error */
     unsigned answer[ACTIONS];
     uint64_t seen[CLIENTS]; /* session/event */
+    unsigned prompt_end;    /* of the owner's prompt: 0 nothing, 1 a result, 2 an error */
+    unsigned told;          /* bridle/session, of the record that broke off */
     unsigned accepted_by_ledger[ASKS];
 };
 
@@ -353,6 +355,8 @@ static void hear(struct play *p)
             unsigned long long seq;
             const char *at = strstr(text, "\"seq\":");
             if (sscanf(text, "{\"jsonrpc\":\"2.0\",\"id\":%d,", &id) == 1) {
+                if (i == OWNER && id == 2)
+                    p->prompt_end += strstr(text, "\"result\":{") ? 1 : 2;
                 if (id < 100)
                     continue;
                 assert_int_equal(p->answer[id - 100], 0); /* one answer a request */
@@ -363,6 +367,8 @@ static void hear(struct play *p)
                 assert_int_equal(sscanf(at, "\"seq\":%llu", &seq), 1);
                 assert_int_equal(seq, p->seen[i]++);
                 assert_true(p->seen[i] <= p->stored); /* it was stored before */
+            } else if (strstr(text, "bridle/session") && i == SECOND) {
+                p->told++;
             }
         }
     }
@@ -485,8 +491,12 @@ static void finish(struct play *p, const unsigned char *path, unsigned n)
             unsigned who = a == OWNER_CANCELS ? OWNER : answers[a].client;
             MUST(!p->used[a] || !p->c[who] || p->c[who]->close_code || p->answer[a]);
         }
-        MUST(!p->c[OWNER] || p->c[OWNER]->close_code || p->seen[OWNER] == p->stored);
-        MUST(!p->c[OWNER] || (p->c[OWNER]->close_code == 1011) == p->audit_dead);
+        for (unsigned i = 0; i < CLIENTS; i++)
+            MUST(!p->c[i] || !p->c[i]->close_code);
+        /* all that is stored was shown, or it was said that something is missing */
+        MUST(!p->c[OWNER] || p->audit_dead || p->seen[OWNER] == p->stored);
+        MUST(!p->c[OWNER] || p->prompt_end == (p->audit_dead ? 2 : 1));
+        MUST(!p->c[SECOND] || p->told == p->audit_dead);
         MUST(p->g->counters.asks_open == 0 && p->g->counters.sessions_running == 0);
     }
     for (unsigned i = 0; i < CLIENTS; i++)

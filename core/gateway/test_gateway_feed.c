@@ -81,11 +81,30 @@ static void test_large_event(void **state)
 
 /* ---- a record that is not in order ---- */
 
+/* Its prompt, which has id 2, is answered with an error; what else the connection has goes on. */
 static void broken(struct gateway *g, struct conn *c, struct run *r)
 {
     world_pump(g);
     if (!r->ended)
         world_ended(g, r, BR_E_CANCELED, "");
+    refused(c, "2", -32603, "ACP_INTERNAL_ERROR");
+    silent(c);
+    assert_int_equal(c->close_code, 0);
+    assert_int_equal(session_state(session_find(g, r->id)), GW_FAILED);
+    struct run *next = created(g, c);
+    world_say(g, c, REQ("4", "session/cancel", "\"sessionId\":\"%s\""), next->id);
+    hears(c, RESULT("4", "{\"canceled\":true}"));
+    world_disconnect(g, c);
+}
+
+/* The client was shown how the run ended; an answer would contradict that, and nothing else is
+ * heard of who does not know the extension. */
+static void contradicted(struct gateway *g, struct conn *c, struct run *r)
+{
+    world_pump(g);
+    if (!r->ended)
+        world_ended(g, r, BR_E_CANCELED, "");
+    silent(c);
     assert_int_equal(c->close_code, 1011);
     assert_int_equal(session_state(session_find(g, r->id)), GW_FAILED);
     world_disconnect(g, c);
@@ -134,18 +153,83 @@ static void test_broken_record(void **state)
     world_close_audit(r);
     broken(g, c, r);
     /* an event behind the end */
-    c = client(g);
-    r = running(g, c);
-    world_event(g, r, "agent.stopped", "kernel", "{\"status\":\"completed\"}");
-    hears_event(c, r->id, 1, "agent.stopped");
-    world_event(g, r, "error", "kernel", "{}");
-    silent(c);
-    broken(g, c, r);
+    for (unsigned i = 0; i < 2; i++) {
+        c = i ? extended(g) : client(g);
+        r = running(g, c);
+        world_event(g, r, "agent.stopped", "kernel", "{\"status\":\"completed\"}");
+        hears_event(c, r->id, 1, "agent.stopped");
+        world_event(g, r, "error", "kernel", "{}");
+        silent(c);
+        (i ? broken : contradicted)(g, c, r);
+    }
     /* the session says what it may not */
     c = client(g);
     r = running(g, c);
     assert_int_equal(br_chan_send(&r->session, BR_MSG_REPORT, 0, NULL, NULL), 0);
     broken(g, c, r);
+}
+
+#define SESSIONS "\"capabilities\":{\"streaming\":true,\"permissioning\":true,\"sessions\":true}"
+
+/* The other sessions of a connection, and the other connections, go on; who only follows is told,
+ * or where nothing would tell it, its connection ends. */
+static void test_broken_beside_others(void **state)
+{
+    struct gateway *g = *state;
+    struct conn *owner = extended(g), *strict = connect_as(g, SESSIONS, "uid:1", BR_ACCESS_OPERATE),
+                *eyes = extended(g), *watching = extended(g), *reading = extended(g);
+    struct run *r = running(g, owner), *other = created(g, owner);
+    world_say(g, owner, REQ("8", "session/prompt", "\"sessionId\":\"%s\",\"content\":\"x\""),
+              other->id);
+    struct conn *const all[] = {strict, eyes, watching};
+    for (size_t i = 0; i < BR_ARRAY_LEN(all); i++) {
+        world_say(g, all[i], REQ("7", "session/load", "\"sessionId\":\"%s\""), r->id);
+        world_reading(g, 0, "");
+        world_stored(g, 1, false);
+        world_reading_end(g, 0);
+        hears_event(all[i], r->id, 0, "error");
+        hears_answer(all[i], 7);
+    }
+    world_say(g, watching, REQ("6", "session/watch", ""));
+    hears_answer(watching, 6);
+    world_say(g, reading, REQ("7", "session/load", "\"sessionId\":\"%s\""), r->id);
+    world_reading(g, 0, "");
+    world_close_audit(r); /* killed */
+    world_pump(g);
+    world_ended(g, r, BR_E_PROGRAM_DIED, "'audit' died");
+    json_t *v = world_heard_json(owner);
+    const char *why = json_string_value(json_object_get(json_object_get(v, "error"), "message"));
+    assert_int_equal(json_integer_value(json_object_get(v, "id")), 2);
+    assert_true(why && strstr(why, r->id) && strstr(why, "broke off"));
+    json_decref(v);
+    for (unsigned i = 1; i < 3; i++) {
+        v = world_heard_json(all[i]);
+        const json_t *p = json_object_get(v, "params");
+        assert_string_equal(json_string_value(json_object_get(v, "method")), "bridle/session");
+        assert_string_equal(json_string_value(json_object_get(p, "sessionId")), r->id);
+        assert_string_equal(json_string_value(json_object_get(p, "status")), "failed");
+        json_decref(v);
+        silent(all[i]);
+    }
+    assert_int_equal(strict->close_code, 1011);
+    /* what the store has of it is read to its end */
+    world_row(g, r->id, "interrupted", "g", 2);
+    world_stored(g, 1, false);
+    world_stored(g, 2, false);
+    world_reading_end(g, 0);
+    hears_event(reading, r->id, 0, "error");
+    hears_event(reading, r->id, 1, "error");
+    hears(reading, RESULT("7", "{\"status\":\"failed\",\"live\":false,\"owned\":false}"));
+    silent(reading);
+    struct conn *const stay[] = {owner, eyes, watching, reading};
+    for (size_t i = 0; i < BR_ARRAY_LEN(stay); i++)
+        assert_int_equal(stay[i]->close_code, 0);
+    world_event(g, other, "error", "kernel", "{}");
+    world_end(g, other, "completed");
+    assert_int_equal(other->cancels + other->kills, 0);
+    hears_event(owner, other->id, 0, "error");
+    hears_event(owner, other->id, 1, "agent.stopped");
+    hears_answer(owner, 8);
 }
 
 /* A run whose record could not even be begun: nothing is missing, and bridled says why. */
@@ -212,6 +296,8 @@ static void test_events_limit(void **state)
     world_event(g, r, "error", "kernel", "{}");
     assert_int_equal(c->nsent - c->read, 10000);
     assert_int_equal(r->kills, 1);
+    for (unsigned i = 0; i < 10000; i++)
+        hears_event(c, r->id, i, "error");
     broken(g, c, r);
 }
 
@@ -328,7 +414,7 @@ static void test_broken_batches(void **state)
             hears_event(c, r->id, 2, "agent.stopped");
         silent(c);
         assert_int_equal(r->kills, 1);
-        broken(g, c, r);
+        (i == 4 ? contradicted : broken)(g, c, r);
     }
 }
 
@@ -403,9 +489,10 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_final_text),     T(test_large_event),  T(test_event_size),      T(test_usage),
-        T(test_broken_record),  T(test_no_record),    T(test_events_limit),    T(test_batches),
-        T(test_broken_batches), T(test_owner_behind), T(test_behind_and_gone),
+        T(test_final_text),     T(test_large_event),   T(test_event_size),
+        T(test_usage),          T(test_broken_record), T(test_broken_beside_others),
+        T(test_no_record),      T(test_events_limit),  T(test_batches),
+        T(test_broken_batches), T(test_owner_behind),  T(test_behind_and_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -433,6 +433,79 @@ static void test_load_of_sessions(void **state)
     hears(other, LOADED("canceled", "false", "false"));
 }
 
+/* Whoever left its running prompt comes back to it: nothing is missing, nothing comes twice, and
+ * the answer to the prompt is behind all events, whenever the run ends. */
+static void test_load_again(void **state)
+{
+    enum { STAYS, ENDS, BREAKS, FAILS, ENDS_AND_FAILS, CASES };
+    struct gateway *g = *state;
+    for (unsigned how = 0; how < CASES; how++) {
+        struct conn *c = extended(g);
+        struct run *r = running(g, c); /* row 1, seq 0 */
+        world_say(g, c, REQ("6", "session/unfollow", "\"sessionId\":\"%s\""), r->id);
+        hears(c, RESULT("6", "{}"));
+        world_event(g, r, "error", "kernel", "{}");
+        silent(c);
+        load(g, c, r->id, ",\"after\":0");
+        world_reading(g, 0, "");
+        world_row(g, r->id, "running", "g", 2);
+        load(g, c, r->id, "");
+        refused(c, "7", -32600, "ACP_INVALID_REQUEST"); /* they come already */
+        world_stored(g, 1, false);
+        world_stored(g, 2, false);
+        hears_event(c, r->id, 1, "error");
+        world_event(g, r, "error", "kernel", "{}");
+        if (how == ENDS || how == ENDS_AND_FAILS) {
+            world_end(g, r, "completed");
+        } else if (how == BREAKS) {
+            world_close_audit(r);
+            world_pump(g);
+            world_ended(g, r, BR_E_PROGRAM_DIED, "'audit' died");
+        }
+        silent(c); /* the reading is before it */
+        bool fails = how == FAILS || how == ENDS_AND_FAILS;
+        world_reading_end(g, fails ? BR_E_STORE_FAILED : 0);
+        if (fails) {
+            refused(c, "7", -32603, "ACP_INTERNAL_ERROR");
+        } else {
+            hears_event(c, r->id, 2, "error");
+            if (how == ENDS)
+                hears_event(c, r->id, 3, "agent.stopped");
+        }
+        if (how == STAYS) {
+            hears(c, LOADED("running", "true", "true"));
+            load(g, c, r->id, "");
+            refused(c, "7", -32600, "ACP_INVALID_REQUEST");
+            world_event(g, r, "error", "kernel", "{}");
+            hears_event(c, r->id, 3, "error");
+            world_end(g, r, "completed");
+            hears_event(c, r->id, 4, "agent.stopped");
+        } else if (how == ENDS) {
+            hears(c, LOADED("completed", "false", "false"));
+        } else if (how == BREAKS) {
+            hears(c, LOADED("failed", "false", "false"));
+            refused(c, "2", -32603, "ACP_INTERNAL_ERROR");
+        } else if (how == FAILS) {
+            world_event(g, r, "error", "kernel", "{}"); /* nothing may come behind a gap */
+            world_end(g, r, "completed");
+        }
+        if (how != BREAKS)
+            hears_answer(c, 2);
+        silent(c);
+        assert_int_equal(c->close_code, 0);
+        world_disconnect(g, c);
+    }
+    /* it goes while both are due */
+    struct conn *c = extended(g);
+    struct run *r = running(g, c);
+    world_say(g, c, REQ("6", "session/unfollow", "\"sessionId\":\"%s\""), r->id);
+    load(g, c, r->id, "");
+    world_reading(g, 0, "");
+    world_end(g, r, "completed");
+    world_disconnect(g, c);
+    assert_null(session_find(g, r->id));
+}
+
 #define ANSWER                                                                                     \
     "{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"permission/respond\",\"params\":{\"sessionId\":"   \
     "\"%s\",\"permissionId\":\"%s\",\"decision\":\"allow\"}}"
@@ -667,6 +740,7 @@ int main(void)
         T(test_slow_reader),
         T(test_many_slow_readers),
         T(test_load_of_sessions),
+        T(test_load_again),
         T(test_followers),
         T(test_resume),
         T(test_too_many_readings),
