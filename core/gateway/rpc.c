@@ -116,27 +116,35 @@ static const char *member_text(const char *s, size_t n, const char *key, size_t 
 
 /* ---- reading ---- */
 
-/* A NUL in a string is JSON, but no text that C code would see the end of. */
-static bool has_nul(const char *s, size_t n)
+/* A NUL in a string is JSON, but no text that C code would see the end of. Where the first one is;
+ * n: there is none. */
+static size_t find_nul(const char *s, size_t n)
 {
     for (size_t i = 0; i + 6 <= n; i++) {
         if (s[i] != '\\')
             continue;
         if (memcmp(s + i, "\\u0000", 6) == 0)
-            return true;
+            return i;
         i++;
     }
-    return false;
+    return n;
+}
+
+/* The same text with something else in the place of each. */
+static char *without_nuls(const char *s, size_t n)
+{
+    char *copy = malloc(n + 1);
+    br_require(copy);
+    memcpy(copy, s, n);
+    for (size_t i = 0; (i += find_nul(copy + i, n - i)) < n;)
+        memcpy(copy + i, "\\ufffd", 6);
+    return copy;
 }
 
 static int parse(const char *text, size_t n, json_t **root, struct br_err *err)
 {
     json_error_t why;
     *root = NULL;
-    if (has_nul(text, n)) {
-        br_err_set(err, BR_E_INVALID_JSON, "the message holds a NUL");
-        return RPC_INVALID_REQUEST;
-    }
     if (br_json_scan(text, n, UINT32_MAX, UINT32_MAX, err) < 0)
         return RPC_PARSE_ERROR;
     if (br_json_scan(text, n, BR_JSON_DEPTH_MAX, BR_JSON_NODES_MAX, err) < 0)
@@ -167,7 +175,7 @@ static int read_id(const char *text, size_t n, const json_t *id, struct rpc_mess
 {
     size_t len = 0;
     const char *p = id_valid(id) ? member_text(text, n, "id", &len) : NULL;
-    if (!p || len >= sizeof(m->id)) {
+    if (!p || len >= sizeof(m->id) || find_nul(p, len) < len) {
         br_err_set(err, BR_E_INVALID_JSON, "'id' is no string of 1 to %u bytes and no safe integer",
                    RPC_ID_MAX);
         return RPC_INVALID_REQUEST;
@@ -228,12 +236,16 @@ static int read_request(bool strict, struct rpc_message *m, struct br_err *err)
 int rpc_read(const char *text, size_t n, bool strict, struct rpc_message *m, struct br_err *err)
 {
     *m = (struct rpc_message){.id = "null"};
-    int r = parse(text, n, &m->root_, err);
+    /* refused below: whoever sent it is to know which of its requests that was */
+    BR_CLEANUP_FREE char *copy = find_nul(text, n) < n ? without_nuls(text, n) : NULL;
+    int r = parse(copy ? copy : text, n, &m->root_, err);
     json_t *id = json_object_get(m->root_, "id");
     if (r == 0 && !json_is_object(m->root_))
         r = refuse(err, "the message is no object; batches are not taken");
     if (r == 0 && id)
         r = read_id(text, n, id, m, err);
+    if (r == 0 && copy)
+        r = refuse(err, "the message holds a NUL");
     const char *version = json_string_value(json_object_get(m->root_, "jsonrpc"));
     if (r == 0 && (!version || strcmp(version, "2.0") != 0))
         r = refuse(err, "'jsonrpc' is not \"2.0\"");

@@ -107,6 +107,23 @@ static void test_ids(void **state)
          "\"jsonrpc\":\"2.0\" } ",
          BOTH(0), "2"},
         {"{\"method\":\"\\\"id\\\":3\",\"id\":4,\"jsonrpc\":\"2.0\"}", BOTH(0), "4"},
+        /* a NUL is refused, and whoever sent it hears which request that was */
+        {"{\"jsonrpc\":\"2.0\",\"id\":\"a\\u0062\",\"method\":\"m\",\"params\":{\"x\":\"\\u0000\"}"
+         "}",
+         BOTH(-32600), "\"a\\u0062\""},
+        {"{\"params\":{\"a\\u0000b\":[\"\\u0000\\u0000\"]},\"jsonrpc\":\"2.0\",\"id\":7,\"method\":"
+         "\"m\"}",
+         BOTH(-32600), "7"},
+        {"{\"jsonrpc\":\"2.0\",\"i\\u0000d\":1,\"id\":8,\"method\":\"m\\u0000\"}", BOTH(-32600),
+         "8"},
+        {"{\"jsonrpc\":\"2.0\",\"id\\u0000\":1,\"method\":\"m\"}", BOTH(-32600), "null"},
+        {"{\"jsonrpc\":\"2.0\\u0000\",\"id\":9,\"method\":\"m\"}", BOTH(-32600), "9"},
+        {"{\"jsonrpc\":\"2.0\",\"method\":\"m\\u0000\"}", BOTH(-32600), "null"},
+        {"{\"jsonrpc\":\"2.0\",\"id\":1,\"id\":1,\"method\":\"\\u0000\"}", BOTH(-32600), "null"},
+        {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\\u0000\"", BOTH(-32700), "null"},
+        {"\\u0000", BOTH(-32700), "null"},
+        {"{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"m\",\"params\":{\"x\":\"\\\\u0000\"}}",
+         BOTH(0), "5"}, /* that is none */
     };
     rows(table, BR_ARRAY_LEN(table));
 }
