@@ -37,6 +37,7 @@ struct tls {
     struct br_loop *loop;
     struct br_chan sup, gateway;
     struct tls_conns conns;
+    struct tls_rates rates;
     SSL_CTX *ctx;
     struct {
         int fd;
@@ -92,7 +93,7 @@ static void address_of(int fd, char dst[INET6_ADDRSTRLEN])
 }
 
 /* At most once a second: it is anybody who can cause it. */
-static void complain(struct tls *t, const struct tls_conn *c, const char *why)
+static void complain(struct tls *t, int net, const char *why)
 {
     char address[INET6_ADDRSTRLEN];
     uint64_t now = br_now_us();
@@ -100,7 +101,7 @@ static void complain(struct tls *t, const struct tls_conn *c, const char *why)
         t->untold++;
         return;
     }
-    address_of(c->net, address);
+    address_of(net, address);
     br_log(BR_LOG_WARN, "the connection of '%s' was not accepted: %s (and %u others before it)",
            address, why, t->untold);
     t->complained_us = now;
@@ -111,11 +112,11 @@ static int on_server_shaken(struct tls *t, struct tls_conn *c, const struct br_e
 {
     char address[INET6_ADDRSTRLEN], name[TLS_NAME_MAX];
     if (why->code) {
-        complain(t, c, why->text);
+        complain(t, c->net, why->text);
         return -1;
     }
     if (!tls_peer_name(c->ssl, name)) {
-        complain(t, c, "its certificate has no name that could be one of 'certificates'");
+        complain(t, c->net, "its certificate has no name that could be one of 'certificates'");
         return -1;
     }
     address_of(c->net, address);
@@ -171,7 +172,9 @@ static void accept_some(struct tls *t, int listener, uint8_t index)
 {
     int one = 1;
     for (unsigned i = 0; i < ACCEPT_AT_ONCE; i++) {
-        int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        struct sockaddr_storage from = {.ss_family = AF_UNSPEC};
+        socklen_t nfrom = sizeof(from);
+        int fd = accept4(listener, (struct sockaddr *)&from, &nfrom, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
             accept_all(t, false);
             t->pause = br_loop_timer(t->loop, PAUSE_US, on_pause_over, t);
@@ -181,6 +184,11 @@ static void accept_some(struct tls *t, int listener, uint8_t index)
             return;
         if (fd < 0)
             continue; /* a connection that has ended before it was accepted */
+        if (!tls_may_shake(&t->rates, &from, br_now_us())) {
+            complain(t, fd, "too many handshakes come from there");
+            br_close(&fd);
+            continue;
+        }
         if (t->conns.n >= t->conns.max && !tls_conns_make_room(&t->conns)) {
             br_close(&fd); /* at once: whoever it is may try another server */
             continue;
@@ -453,6 +461,7 @@ int main(void)
     br_log_init("bridle-tls", BR_LOG_WARN);
     (void)signal(SIGPIPE, SIG_IGN);
     br_close_from(4, NULL, 0);
+    tls_rates_init(&t.rates);
     t.conns.shaken = on_shaken;
     t.conns.broken = on_broken;
     t.conns.ended = on_ended;

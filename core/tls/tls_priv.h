@@ -7,6 +7,7 @@
 #define BR_TLS_PRIV_H
 
 #include <openssl/ssl.h>
+#include <sys/socket.h>
 
 #include "base/base.h"
 #include "wire/wire.h"
@@ -22,6 +23,24 @@
 #define TLS_LISTENERS_MAX 8u
 /* How long a connection that was closed on the plain side waits for the peer to read the rest. */
 #define TLS_LINGER_US 3000000u
+
+/* Handshakes of one address: so many a second, beyond a burst. One costs about a millisecond. */
+#define TLS_SHAKES_PER_SECOND 100u
+#define TLS_SHAKES_BURST 1000u
+
+/* ---- who comes too often: rate.c ---- */
+
+struct tls_rate {
+    uint8_t key[16];
+    uint64_t full_us; /* when its bucket is full again; 0: the entry is free */
+};
+struct tls_rates {
+    struct tls_rate rows[1024][4];
+    uint64_t seed;
+};
+void tls_rates_init(struct tls_rates *r);
+/* False: too often, and nothing is counted. */
+bool tls_may_shake(struct tls_rates *r, const struct sockaddr_storage *from, uint64_t now);
 
 /* ---- contexts: ctx.c ---- */
 
