@@ -148,6 +148,13 @@ static int run(struct connect *c, const char *prompt, struct br_err *err)
     if (r < 0) {
         br_cli_asking_end(&c->asking);
         br_cli_term_clear_status(&c->term);
+        if (r == -BR_E_PEER_GONE && !c->json && c->extended) {
+            connect_say(c, "what became of it: ");
+            connect_say(c, c->record);
+            connect_say(c, " ");
+            connect_say(c, c->session);
+            connect_say(c, "\n");
+        }
         return r;
     }
     show_final_text(c, result);

@@ -79,6 +79,7 @@ static void test_refusals(void **state)
         {RUN NO("3", "-32603"), 1, "(INTERNAL_ERROR)"},
         {RUN CREATED STARTED NO("3", "-32603"), 1, "(INTERNAL_ERROR)"},
         {RUN CREATED STARTED "!\n", 1, "ended without a word (PEER_GONE)"},
+        {RUN CREATED STARTED "!\n", 1, "what became of it: bridle connect unix:s --watch s"},
     };
     for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
         serve(rows[i].script);
