@@ -126,12 +126,12 @@ static int add_token(const char *path, unsigned number, char *line, struct br_to
         return 0;
     snprintf(why, sizeof(why), "line %u is no NAME ACCESS sha256:HEX", number);
     if (!read_token(line, &one))
-        return bad_file(err, "the tokens in", path, why);
+        return bad_file(err, "the file of tokens", path, why);
     if (*n >= BR_TOKENS_MAX)
-        return bad_file(err, "the tokens in", path, "there are more than 64");
+        return bad_file(err, "the file of tokens", path, "there are more than 64");
     for (unsigned i = 0; i < *n; i++)
         if (strcmp(t[i].name, one.name) == 0)
-            return bad_file(err, "the tokens in", path, "two of them have the same name");
+            return bad_file(err, "the file of tokens", path, "two of them have the same name");
     t[(*n)++] = one;
     return 0;
 }
@@ -150,13 +150,13 @@ int tokens_read(int state_fd, const char *state_dir, struct br_token *t, unsigne
     if (fd < 0 && errno == ENOENT)
         return 0;
     if (fd < 0 || fstat(fd, &st) < 0)
-        return bad_file(err, "the tokens in", path,
+        return bad_file(err, "the file of tokens", path,
                         errno == ELOOP ? "it is a symbolic link" : strerror(errno));
     if (check_private(&st, &why) < 0)
-        return bad_file(err, "the tokens in", path, why);
+        return bad_file(err, "the file of tokens", path, why);
     if (br_read_all(fd, &text, path, NULL) < 0 || (text.len && !br_buf_cstr(&text)) ||
         (text.len && strlen((char *)text.data) != text.len))
-        return bad_file(err, "the tokens in", path, "it is too large, or holds a NUL");
+        return bad_file(err, "the file of tokens", path, "it is too large, or holds a NUL");
     unsigned number = 0;
     char *next = (char *)text.data;
     for (char *line; text.len && (line = strsep(&next, "\n"));) {
