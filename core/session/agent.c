@@ -244,7 +244,8 @@ static int loop(struct session *s, char **final, struct br_err *err)
                 ? br_err_set(err, BR_E_NOMEM, "no memory for the conversation")
                 : warn_budget(s, "tokens", s->budget.tokens, s->budget.tokens_max,
                               &s->budget.warned_tokens);
-        if (r == 0)
+        bool spent = s->budget.tokens > s->budget.tokens_max;
+        if (r == 0 && !spent)
             r = run_calls(s, &resp, &failed);
         if (over)
             *final = br_steal_ptr(&resp.text);
@@ -253,6 +254,10 @@ static int loop(struct session *s, char **final, struct br_err *err)
             return err->code == BR_E_NOMEM
                        ? r
                        : br_err_set(err, (enum br_code) - r, "%s", s->stop_err.text);
+        if (spent)
+            return br_err_set(err, BR_E_BUDGET_EXCEEDED, "the run used %llu of %llu model tokens",
+                              (unsigned long long)s->budget.tokens,
+                              (unsigned long long)s->budget.tokens_max);
         if (over && cut)
             return br_err_set(err, BR_E_BUDGET_EXCEEDED,
                               "the model's answer was cut at its token limit");

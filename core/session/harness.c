@@ -321,6 +321,10 @@ static int run_guest(struct session *s, struct br_err *err)
     int drained = ran ? guest_drain(s) : 0;
     if (ran)
         r = record_result(s, output, r, err);
+    if (r == 0 && s->stop_code == -BR_E_BUDGET_EXCEEDED) { /* its last answer was too much */
+        r = s->stop_code;
+        *err = s->stop_err;
+    }
     json_t *said = ran && output ? result_output(output) : json_incref(output);
     (void)session_record_result(s, CALL_ID, TOOL, started, said, r, err);
     json_decref(said);

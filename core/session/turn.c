@@ -10,7 +10,7 @@
 
 #define SCRIPT_TIMEOUT_US (10u * 1000000u)
 #define TURN_TOKENS_MAX 16384u
-/* The least a prompt can cost, for the reservation: a token is about four bytes of English. */
+/* What a prompt costs, about: a token is about four bytes of English. */
 #define BYTES_PER_TOKEN 4u
 
 void response_free(struct response *r)
@@ -43,11 +43,16 @@ static int adapter_call(struct session *s, enum br_msg_type type, const struct b
     return 0;
 }
 
+static json_t *turn_json(struct session *s, uint64_t max_tokens)
+{
+    return json_pack("{s:s, s:O, s:O, s:I, s:b}", "model", strchr(s->model, '/') + 1, "messages",
+                     s->messages, "tools", s->tools, "maxTokens", (json_int_t)max_tokens, "stream",
+                     (int)s->streaming);
+}
+
 static int build_request(struct session *s, uint64_t max_tokens, struct br_err *err)
 {
-    json_t *turn = json_pack("{s:s, s:O, s:O, s:I, s:b}", "model", strchr(s->model, '/') + 1,
-                             "messages", s->messages, "tools", s->tools, "maxTokens",
-                             (json_int_t)max_tokens, "stream", (int)s->streaming);
+    json_t *turn = turn_json(s, max_tokens);
     BR_CLEANUP_FREE char *text = turn ? json_dumps(turn, JSON_COMPACT) : NULL;
     json_decref(turn);
     if (!text)
@@ -241,21 +246,37 @@ static int record_turn(struct session *s, const char *request_id, uint64_t start
     return r;
 }
 
+/* How long the answer may be, in tokens, so that the whole turn is within what is left. */
+static int answer_room(struct session *s, uint64_t *room, struct br_err *err)
+{
+    const struct budget *b = &s->budget;
+    uint64_t left = b->tokens_max > b->tokens ? b->tokens_max - b->tokens : 0;
+    json_t *turn = turn_json(s, TURN_TOKENS_MAX);
+    uint64_t prompt = json_dumpb(turn, NULL, 0, JSON_COMPACT) / BYTES_PER_TOKEN;
+    json_decref(turn);
+    if (prompt >= left)
+        return br_err_set(err, BR_E_BUDGET_EXCEEDED,
+                          "the run used %llu of %llu model tokens, and the next request has about "
+                          "%llu; it was not sent",
+                          (unsigned long long)b->tokens, (unsigned long long)b->tokens_max,
+                          (unsigned long long)prompt);
+    *room = left - prompt < TURN_TOKENS_MAX ? left - prompt : TURN_TOKENS_MAX;
+    return 0;
+}
+
 int session_turn(struct session *s, struct response *out, struct br_err *err)
 {
     char request_id[BR_ID_MAX];
-    if (s->budget.tokens >= s->budget.tokens_max)
-        return br_err_set(err, BR_E_BUDGET_EXCEEDED, "the run used %llu of %llu model tokens",
-                          (unsigned long long)s->budget.tokens,
-                          (unsigned long long)s->budget.tokens_max);
-    uint64_t left = s->budget.tokens_max - s->budget.tokens;
-    uint64_t max_tokens = left < TURN_TOKENS_MAX ? left : TURN_TOKENS_MAX;
+    uint64_t max_tokens;
+    int r = answer_room(s, &max_tokens, err);
+    if (r < 0)
+        return r;
     br_id_make(request_id, "req");
     br_id_make(s->stream_id, "txt");
     s->text_shown = false;
-    int r = session_record(s, "model.request", "kernel",
-                           json_pack("{s:s, s:s, s:I}", "requestId", request_id, "model", s->model,
-                                     "messageCount", (json_int_t)json_array_size(s->messages)));
+    r = session_record(s, "model.request", "kernel",
+                       json_pack("{s:s, s:s, s:I}", "requestId", request_id, "model", s->model,
+                                 "messageCount", (json_int_t)json_array_size(s->messages)));
     if (r < 0)
         return br_err_set(err, (enum br_code) - r, "%s", s->stop_err.text);
     uint64_t started = br_now_us();

@@ -130,6 +130,43 @@ static void test_early_leave(void **state)
     e2e_close(&t);
 }
 
+/* What its answers cost is counted to the end, also of one that it did not wait for; a run that has
+ * used more than its budget is not completed. */
+static void test_budget(void **state)
+{
+    static const struct {
+        unsigned tokens;
+        const char *body;
+        int status;
+    } rows[] = {{100000, "a=$(post plain)\n", 0},
+                {10, "a=$(post plain)\n", 7},
+                {10, "post slow >/dev/null & sleep 0.4\n", 7}};
+    (void)state;
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        struct e2e t;
+        struct e2e_result r;
+        char task[512];
+        BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(65536);
+        open_provider(&t, NULL);
+        snprintf(task, sizeof(task),
+                 "id: e2e\ntitle: t\ngoal: g\nacceptance: [a]\nallowed_paths: [src/**]\n"
+                 "permissions: {}\nbudget: {max_model_tokens: %u}\ndelivery: {type: none}\n",
+                 rows[i].tokens);
+        e2e_write(&t, "task.yaml", task);
+        br_buf_printf(&text, "%s%ssay \"$(result over)\"\n", poster, rows[i].body);
+        harness_guest(&t, br_buf_cstr(&text));
+        e2e_run(&t, &r, "bridle", "run", "--json", "-C", "workspace", "-t", "task.yaml",
+                "--profile", "hosted.lua", "--config", "bridle.lua", "-a", "test-guest@3",
+                "--scenario", "scenario.json", "do it", NULL);
+        e2e_expect(&r, rows[i].status,
+                   rows[i].status ? "\"status\":\"budget_exceeded\"" : "\"status\":\"completed\"");
+        e2e_expect(&r, rows[i].status, "\"type\":\"model.response\"");
+        e2e_result_free(&r);
+        e2e_expect_clean(&t);
+        e2e_close(&t);
+    }
+}
+
 /* As an ordinary user: the same, with the operator's own uid in every place. */
 static void test_ordinary_user(void **state)
 {
@@ -171,9 +208,8 @@ int main(void)
 {
     e2e_isolate();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_turns),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_early_leave),
+        cmocka_unit_test(test_turns),         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_early_leave),   cmocka_unit_test(test_budget),
         cmocka_unit_test(test_ordinary_user),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -590,6 +590,73 @@ static void test_budget(void **state)
     close_project(&t);
 }
 
+static unsigned long tokens_of(const struct e2e_result *r, const char *key)
+{
+    const char *text = (const char *)r->out.data, *at;
+    assert_true(text && (at = strstr(text, "\"type\":\"model.response\"")) &&
+                (at = strstr(at, key)));
+    return strtoul(at + strlen(key), NULL, 10);
+}
+
+static void play_within(struct e2e *t, struct e2e_result *r, const char *turn, unsigned long tokens)
+{
+    char task[512];
+    snprintf(task, sizeof(task),
+             "id: e2e\ntitle: t\ngoal: g\nacceptance: [a]\nallowed_paths: [src/**]\n"
+             "permissions: {}\nbudget: {max_model_tokens: %lu}\ndelivery: {type: none}\n",
+             tokens);
+    e2e_write(t, "task.yaml", task);
+    play(t, r, turn, NULL);
+}
+
+/* A request that is too large for what is left is not sent; an answer that is too large ends the
+ * run, whatever it says, and what it calls does not happen. */
+static void test_token_budget(void **state)
+{
+    static const char text[] = "\"text\":\"That is all that there is to say about it.\"",
+                      call[] = "\"tool_calls\":[{\"name\":\"fs_write\",\"arguments\":{\"path\":"
+                               "\"src/a.txt\",\"content\":\"after\"}}]";
+    (void)state;
+    struct e2e t;
+    struct e2e_result r;
+    open_project(&t);
+    play_within(&t, &r, text, 100);
+    e2e_expect(&r, 7, "\"status\":\"budget_exceeded\"");
+    e2e_expect(&r, 7, "it was not sent");
+    assert_int_equal(count(&r.out, "\"type\":\"model.request\""), 0);
+    assert_int_equal(count(&r.out, "\"type\":\"bridle.provider\""), 0);
+    e2e_result_free(&r);
+    play_within(&t, &r, text, 1000000);
+    e2e_expect(&r, 0, "\"status\":\"completed\"");
+    unsigned long all = tokens_of(&r, "\"totalTokens\":");
+    unsigned long prompt = tokens_of(&r, "\"promptTokens\":");
+    e2e_result_free(&r);
+    unsigned within = 0, beyond = 0;
+    for (unsigned long max = all - 3; max <= all + 1; max++) { /* up to it, and not beyond */
+        play_within(&t, &r, text, max);
+        bool fits = tokens_of(&r, "\"totalTokens\":") <= max;
+        e2e_expect(&r, fits ? 0 : 7,
+                   fits ? "\"status\":\"completed\"" : "\"status\":\"budget_exceeded\"");
+        assert_int_equal(count(&r.out, "\"type\":\"budget.warning\""), 1);
+        within += fits;
+        beyond += !fits;
+        e2e_result_free(&r);
+    }
+    assert_true(within && beyond);
+    play_within(&t, &r, call, prompt + 2);
+    e2e_expect(&r, 7, "\"status\":\"budget_exceeded\"");
+    assert_true(tokens_of(&r, "\"totalTokens\":") > prompt + 2);
+    assert_int_equal(count(&r.out, "\"type\":\"tool.call\""), 0);
+    e2e_result_free(&r);
+    e2e_expect_file(&t, "workspace/src/a.txt", "before\n");
+    play_within(&t, &r, call, prompt + 500); /* the first, and no second one */
+    e2e_expect(&r, 7, "it was not sent");
+    assert_int_equal(count(&r.out, "\"type\":\"model.request\""), 1);
+    e2e_expect_file(&t, "workspace/src/a.txt", "after");
+    e2e_result_free(&r);
+    close_project(&t);
+}
+
 static void test_validate(void **state)
 {
     (void)state;
@@ -690,6 +757,7 @@ int main(void)
         cmocka_unit_test(test_defaults_leave_out),
         cmocka_unit_test(test_hostile_text),
         cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_token_budget),
         cmocka_unit_test(test_validate),
         cmocka_unit_test(test_ordinary_user),
     };
