@@ -210,9 +210,10 @@ static int check_status(const struct br_http_head *h, struct br_err *err)
         return br_err_set(err, BR_E_NOT_FOUND, "the server has nothing at this path (404)");
     case 429:
     case 503:
-        return br_err_set(err, BR_E_LIMIT_EXCEEDED,
-                          "the server has no room for another connection (%u); try again later",
-                          h->status);
+        return br_err_set(
+            err, BR_E_LIMIT_EXCEEDED,
+            "the server stops, or has no room for another connection (%u); try again later",
+            h->status);
     default:
         return br_err_set(err, BR_E_PEER_PROTOCOL,
                           "the server answered with status %u; it does not speak WebSocket here",
