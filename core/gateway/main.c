@@ -101,7 +101,7 @@ static int on_tls_conn(struct br_chan *c, struct br_msg *m, void *ctx, struct br
     if (br_rd_done(&m->rd) < 0 || index >= g->settings.nlisteners ||
         !g->settings.listeners[index].tls)
         return br_err_set(err, BR_E_PEER_PROTOCOL, "'bridle-tls' sent a malformed TLS_CONN");
-    if (!g->draining)
+    if (!g->leave_us)
         conn_adopt(g, index, br_msg_take_fd(m), address, cert);
     return 0;
 }
@@ -216,8 +216,7 @@ static int on_drain(struct br_chan *c, struct br_msg *m, void *ctx, struct br_er
         return malformed(m, err);
     if (!g->draining)
         gw_log(g, BR_LOG_INFO, "draining", NULL);
-    g->draining = true;
-    conns_stop_listening(g);
+    g->draining = true; /* who comes now is told so (503), and /health says it */
     sessions_each(g, cancel_created, g);
     gw_timer_set(g, &g->drain, seconds * 1000000ull, on_drain_timer, g);
     return 0;
@@ -240,6 +239,7 @@ static bool drained(struct gateway *g)
         return false;
     if (!g->leave_us) {
         g->leave_us = br_now_us() + MAIN_LEAVE_US;
+        conns_stop_listening(g);
         gw_timer_set(g, &g->drain, MAIN_LEAVE_US, on_drain_timer, g);
         conns_close_all(g, BR_WS_CLOSE_GOING_AWAY, "the service stops");
         conns_settle(g);

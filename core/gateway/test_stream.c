@@ -122,7 +122,7 @@ static void stopped(struct gate_run *run)
 
 static void drained(void **state)
 {
-    struct gate_client *c, *created, *late;
+    struct gate_client *c, *created, *late, *health;
     (void)state;
     gate_start(&r, NULL);
     struct gate_run *run = begin(&c, GATE_TCP);
@@ -133,6 +133,13 @@ static void drained(void **state)
     assert_false(r.exited); /* something runs */
     assert_int_equal(r.ncanceled + run->ncancels, 0);
     assert_int_equal(gate_upgrade(late, "/acp", ""), 503);
+    gate_close(late);
+    late = gate_connect(&r, GATE_UNIX); /* who comes only now does not hang */
+    assert_int_equal(gate_upgrade(late, "/acp", ""), 503);
+    health = gate_http(&r, GATE_TCP, "GET", "/health", "");
+    assert_int_equal(health->status, 503);
+    assert_non_null(strstr(health->body, "\"ready\":false"));
+    gate_close(health);
     stopped(run);
     assert_non_null(strstr(gate_read_text(c), "agent.stopped"));
     assert_non_null(strstr(gate_read_text(c), "\"id\":3")); /* the answer to its prompt */
