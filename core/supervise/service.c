@@ -292,6 +292,11 @@ int service_settle(struct service *sv, bool commit, struct br_err *err)
 
 /* ---- the end ---- */
 
+bool service_is_over(const struct service *sv)
+{
+    return sv->draining && (sv->hurried || !sv->drain_until_us);
+}
+
 void service_check_end(struct service *sv)
 {
     uint64_t now = br_now_us();

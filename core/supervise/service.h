@@ -257,5 +257,7 @@ void service_tick(struct service *sv, uint64_t us);
 void service_gate_died(struct service *sv);
 /* Nothing runs any more, or it is time. */
 void service_check_end(struct service *sv);
+/* It goes down, and no time is left for what runs. */
+bool service_is_over(const struct service *sv);
 
 #endif

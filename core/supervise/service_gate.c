@@ -168,7 +168,12 @@ static int on_run(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err 
     r->ceilings.tokens = tokens; /* the session takes the least of what it hears of */
     r->ceilings.tool_calls = calls;
     r->resolver = resolver;
-    run_queue(r);
+    if (service_is_over(r->sv)) { /* sent before it heard of that */
+        r->state = RUN_WAITING;
+        run_cancel(r, false);
+    } else {
+        run_queue(r);
+    }
     return 0;
 }
 

@@ -294,8 +294,12 @@ void run_cancel(struct run *r, bool now)
             (void)br_chan_send(&r->kid.chan, BR_MSG_CTL_CANCEL, 0, NULL, NULL);
         }
         break;
-    case RUN_CHECKING:
     case RUN_CHECKED:
+        if (r->sv->draining && !r->told)
+            break; /* the gateway may have sent GATE_RUN already */
+        run_free(r);
+        break;
+    case RUN_CHECKING:
         run_free(r);
         break;
     default:

@@ -147,6 +147,33 @@ static int teardown(void **state)
     return 0;
 }
 
+/* What was checked is forgotten when it is canceled; but not at the end of all, where its GATE_RUN
+ * may be on its way, unless that gateway is gone. */
+static void test_checked_at_the_end(void **state)
+{
+    (void)state;
+    char id[BR_ID_MAX];
+    strcpy(id, run->id);
+    sv.draining = true;
+    runs_cancel(&sv, false);
+    runs_cancel(&sv, true);
+    assert_ptr_equal(run_find(&sv, id), run);
+    assert_int_equal(run->state, RUN_CHECKED);
+    assert_int_equal(runs_live(&sv), 0); /* nobody waits for it */
+    run->state = RUN_WAITING;            /* GATE_RUN came */
+    run_cancel(run, false);
+    assert_int_equal(ended, 1);
+    assert_null(run_find(&sv, id));
+    for (unsigned i = 0; i < 2; i++) {
+        run = run_new(&sv);
+        run->state = RUN_CHECKED;
+        run->told = sv.draining = i;
+        runs_cancel(&sv, false);
+        assert_null(sv.runs);
+    }
+    assert_int_equal(ended, 1);
+}
+
 /* It was let go of and does not end: after a minute it is ended, and what it left is swept. */
 static void test_hangs(void **state)
 {
@@ -203,6 +230,7 @@ static void test_starts_for_another(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_checked_at_the_end, setup, teardown),
         cmocka_unit_test_setup_teardown(test_hangs, setup, teardown),
         cmocka_unit_test_setup_teardown(test_starts_for_another, setup, teardown),
     };

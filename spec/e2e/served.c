@@ -3,9 +3,9 @@
  * lines say that come from whoever connects to its first listener. What it hears is answered in
  * lines. Never installed.
  *
- *   INFO | CHECK workspace|task|model | FORGET id | RUN id tokens calls content | CANCEL id how
- *   READ id|row|limit|before|words | ANSWER id permission scope who | DROP id (its channels)
- *   DIE | BAD (breaks the protocol) | DEAF (hears nothing more)
+ *   INFO | CHECK workspace|task|model | FORGET id | RUN id tokens calls content | STAY | CANCEL id
+ * how READ id|row|limit|before|words | ANSWER id permission scope who | DROP id (its channels) DIE
+ * | BAD (breaks the protocol) | DEAF (hears nothing more)
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -324,6 +324,8 @@ static void obey(char *text)
         br_out_blob(&o, text, strlen(text));
         nruns++;
         ask(BR_MSG_GATE_RUN, &o);
+    } else if (strcmp(what, "STAY") == 0) {
+        nruns++; /* whatever ends */
     } else if (strcmp(what, "CANCEL") == 0) {
         br_buf_put_str(&o.buf, word(&text, ' '));
         br_buf_put_u8(&o.buf, (uint8_t)atoi(text));

@@ -446,6 +446,34 @@ static void test_drain_is_over(void **state)
     served_stop(&s);
 }
 
+/* What was sent before the gateway heard that no time is left ends, as a session that is known;
+ * another one is nobody's. */
+static void test_run_too_late(void **state)
+{
+    char id[BR_ID_MAX], late[BR_ID_MAX], want[128];
+    (void)state;
+    started("drain = 1");
+    served_say(&s, "STAY");
+    served_say(&s, "CHECK two||");
+    served_hear(&s, "CHECKED OK ");
+    snprintf(late, sizeof(late), "%s", served_word(&s, 2));
+    begin_asking(id);
+    assert_int_equal(kill(s.service, SIGTERM), 0);
+    snprintf(want, sizeof(want), "ENDED %s CANCELED", id);
+    served_hear(&s, want);
+    served_say(&s, "RUN %s 0 0 echo", late);
+    snprintf(want, sizeof(want), "ENDED %s CANCELED", late);
+    served_hear(&s, want);
+    served_say(&s, "RUN %s 0 0 echo", late); /* it is not known any more */
+    served_logged(&s, "malformed GATE_RUN");
+    assert_int_equal(served_ended(&s), 0);
+    struct e2e_result r;
+    e2e_run(&s.t, &r, "bridle", "show", late, NULL);
+    e2e_expect(&r, 3, NULL); /* it never ran */
+    e2e_result_free(&r);
+    served_stop(&s);
+}
+
 static void test_second_signal(void **state)
 {
     char id[BR_ID_MAX];
@@ -482,7 +510,7 @@ int main(void)
         cmocka_unit_test(test_reload),         cmocka_unit_test(test_bad_reload),
         cmocka_unit_test(test_bad_start),      cmocka_unit_test(test_certificates),
         cmocka_unit_test(test_drain),          cmocka_unit_test(test_drain_is_over),
-        cmocka_unit_test(test_second_signal),
+        cmocka_unit_test(test_run_too_late),   cmocka_unit_test(test_second_signal),
     };
     e2e_isolate();
     return cmocka_run_group_tests(tests, open_all, close_all);
