@@ -174,17 +174,20 @@ static json_t *suggested_rules(const struct attempt *a)
     return rules;
 }
 
-/* Where such a rule goes. A policy without a path is one that is shipped. */
+/* Where such a rule goes. A policy without a path is one that is shipped; one that is held for many
+ * runs takes no other file for one of them, and no change by itself. */
 static void advise_rule(struct session *s, struct br_buf *b)
 {
     const char *name = s->policy_path[0] ? s->policy_path : "default";
+    bool held = s->pin.generation != 0;
     if (strchr(name, '/') || strstr(name, ".lua"))
-        br_buf_printf(b, "To be asked no more, add to 'rules' in %s:", name);
+        br_buf_printf(b, "To be asked no more, add to 'rules' in %s%s:", name,
+                      held ? ", and run 'bridle policy reload'" : "");
     else
         br_buf_printf(b,
                       "To be asked no more, add to 'rules' of a policy of your own (extend = "
-                      "\"%s\"), and run with -p FILE:",
-                      name);
+                      "\"%s\"), and %s:",
+                      name, held ? "run 'bridle policy reload FILE'" : "run with -p FILE");
 }
 
 static void advise(struct session *s, const struct attempt *a, const struct br_where *w, bool known,

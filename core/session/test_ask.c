@@ -606,6 +606,30 @@ static void test_prompt(void **state)
     expect_json(d, "touches", "{\"directory\":\"src\"}");
     json_decref(d);
 
+    /* where the rule goes, and how it comes into force */
+    static const struct {
+        const char *path;
+        uint64_t generation;
+        const char *says;
+    } ways[] = {
+        {"/etc/p.lua", 0, "To be asked no more, add to 'rules' in /etc/p.lua:"},
+        {"/etc/p.lua", 2,
+         "To be asked no more, add to 'rules' in /etc/p.lua, and run 'bridle policy reload':"},
+        {"", 0,
+         "To be asked no more, add to 'rules' of a policy of your own (extend = \"default\"), and "
+         "run with -p FILE:"},
+        {"", 1,
+         "To be asked no more, add to 'rules' of a policy of your own (extend = \"default\"), and "
+         "run 'bridle policy reload FILE':"},
+    };
+    for (size_t i = 0; i < BR_ARRAY_LEN(ways); i++) {
+        snprintf(f.rig.s.policy_path, sizeof(f.rig.s.policy_path), "%s", ways[i].path);
+        f.rig.s.pin.generation = ways[i].generation;
+        d = asked(&f, "{\"argv\":[\"gcc\",\"-c\",\"x.c\"]}");
+        assert_string_equal(json_string_value(json_object_get(d, "advice")), ways[i].says);
+        json_decref(d);
+    }
+
     /* what would be another pattern, or no Lua, is not suggested */
     static const char *const odd[] = {
         "{\"argv\":[\"gcc\",\"*.c\"]}", "{\"argv\":[\"gcc\",\"a\\\"b\"]}",
