@@ -220,6 +220,7 @@ static int connect_to(struct bridge *b, const struct br_cli_args *a, const char 
                                             .ca_file = br_cli_opt(a, "ca"),
                                             .cert = br_cli_opt(a, "cert"),
                                             .key = br_cli_opt(a, "key"),
+                                            .server_uid = br_cli_opt(a, "server-uid"),
                                             .env = getenv,
                                             .seconds = BR_CLI_REMOTE_SECONDS};
     int r = br_cli_url_parse(url, &u, err);

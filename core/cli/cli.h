@@ -19,7 +19,7 @@
 
 /* ---- verbs and arguments (verbs.c, args.c) ------------------------------------------------- */
 
-#define BR_CLI_OPTS_MAX 16u
+#define BR_CLI_OPTS_MAX 20u
 #define BR_CLI_WIDTH 80u
 #define BR_CLI_MANY_MAX 100u
 

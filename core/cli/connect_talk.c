@@ -375,6 +375,7 @@ int connect_open(struct connect *c, struct br_err *err)
                                             .ca_file = br_cli_opt(c->args, "ca-file"),
                                             .cert = br_cli_opt(c->args, "cert"),
                                             .key = br_cli_opt(c->args, "key"),
+                                            .server_uid = br_cli_opt(c->args, "server-uid"),
                                             .env = getenv,
                                             .seconds = c->seconds};
     c->loop = br_loop_new();

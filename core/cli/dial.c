@@ -2,6 +2,9 @@
  * The first steps of a connection to a service: name, socket, TLS. Plain TCP reaches addresses of
  * this machine only, whatever a name resolves to; everything else goes through bridle-tls, which
  * has the keys and checks the server's certificate against the host of the URL. Used by remote.c.
+ *
+ * Without TLS the kernel says who is at the other end, before a byte is sent: anybody on this
+ * machine can listen at the port of a service that does not run, and would be given the token.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +22,8 @@
 
 #include "cli/cli.h"
 #include "cli/remote_priv.h"
+#include "diag/diag.h"
+#include "wire/types.h"
 
 #define PEM_MAX (1024u * 1024)
 #define LEAVE_MS 2000u
@@ -37,6 +42,81 @@ int br_remote_wait(int fd, short events, uint64_t until)
         if (r < 0 && errno != EINTR)
             return -BR_E_IO;
     }
+}
+
+/* ---- who listens? ---------------------------------------------------------------------------- */
+
+struct trust {
+    bool any, more;
+    uid_t uid; /* of `more` */
+};
+
+static int trust_read(struct trust *t, const char *text, struct br_err *err)
+{
+    char *end = NULL;
+    *t = (struct trust){.any = text && strcmp(text, "any") == 0, .more = text != NULL};
+    if (!text || t->any)
+        return 0;
+    errno = 0;
+    unsigned long long n = strtoull(text, &end, 10);
+    if (errno || *end || *text < '0' || *text > '9' || n >= UINT32_MAX)
+        return br_err_set(err, BR_E_USAGE,
+                          "'--server-uid %.40s': that is neither the number of a user nor 'any'; "
+                          "nothing was connected",
+                          text);
+    t->uid = (uid_t)n;
+    return 0;
+}
+
+static int trust_uid(const struct trust *t, uid_t uid, const char *where, struct br_err *err)
+{
+    bool own = uid == getuid() && uid != BR_DIAG_UID_OVERFLOW;
+    bool roots = uid == 0 || uid == BR_UID_GATEWAY || uid == BR_UID_TLS; /* who accepts for it */
+    if (t->any || own || roots || (t->more && uid == t->uid))
+        return 0;
+    return br_err_set(err, BR_E_DENIED,
+                      "who listens at '%.256s' is uid %u: neither you (uid %u), nor root, nor a "
+                      "service that root runs; nothing was sent to it. If it is the service that "
+                      "you mean: --server-uid %u",
+                      where, (unsigned)uid, (unsigned)getuid(), (unsigned)uid);
+}
+
+/* The one that has accepted, which may take it a moment. */
+static int check_net(int fd, const struct trust *t, const char *where, uint64_t until,
+                     struct br_err *err)
+{
+    uid_t uid;
+    int r = 1;
+    if (t->any)
+        return 0;
+    BR_CLEANUP_FD int diag = br_diag_open();
+    while ((r = br_diag_peer_uid(diag, fd, &uid)) == 1 && br_now_us() < until)
+        (void)poll(NULL, 0, 2);
+    if (r == 1)
+        return br_err_set(err, BR_E_TIMEOUT,
+                          "who listens at '%.256s' did not accept the connection in time; nothing "
+                          "was sent to it",
+                          where);
+    if (r < 0)
+        return br_err_set(
+            err, BR_E_DENIED,
+            "the kernel does not say whose the server at '%.256s' is (it has closed, "
+            "is in another network namespace, or the kernel cannot be asked); nothing "
+            "was sent to it. Use its Unix socket or wss://, or, where you trust "
+            "everybody on this machine: --server-uid any",
+            where);
+    return trust_uid(t, uid, where, err);
+}
+
+/* The one that listens. */
+static int check_local(int fd, const struct trust *t, const char *where, struct br_err *err)
+{
+    struct ucred peer = {.uid = BR_DIAG_UID_OVERFLOW};
+    socklen_t n = sizeof(peer);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0)
+        return br_err_errno(err, BR_E_DENIED, "whose the server at '%.256s' is could not be told",
+                            where);
+    return trust_uid(t, peer.uid, where, err);
 }
 
 /* ---- sockets -------------------------------------------------------------------------------- */
@@ -69,7 +149,8 @@ static int no_connection(struct br_err *err, const char *where, int e)
     return br_err_errno(err, code, "'%.256s' could not be connected", where);
 }
 
-static int dial_local(const struct br_cli_url *u, uint64_t until, int *out, struct br_err *err)
+static int dial_local(const struct br_cli_url *u, const struct trust *t, uint64_t until, int *out,
+                      struct br_err *err)
 {
     struct sockaddr_un sa = {.sun_family = AF_UNIX};
     BR_CLEANUP_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -82,6 +163,9 @@ static int dial_local(const struct br_cli_url *u, uint64_t until, int *out, stru
     }
     if (e)
         return no_connection(err, u->socket, e == EAGAIN ? ETIMEDOUT : e);
+    int r = check_local(fd, t, u->socket, err);
+    if (r < 0)
+        return r;
     *out = br_steal_fd(&fd);
     return 0;
 }
@@ -94,7 +178,8 @@ static bool is_loopback(const struct sockaddr *sa)
            IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr);
 }
 
-static int dial_net(const struct br_cli_url *u, uint64_t until, int *out, struct br_err *err)
+static int dial_net(const struct br_cli_url *u, const struct trust *t, uint64_t until, int *out,
+                    struct br_err *err)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *list = NULL;
     char port[8];
@@ -116,6 +201,9 @@ static int dial_net(const struct br_cli_url *u, uint64_t until, int *out, struct
     freeaddrinfo(list);
     if (fd < 0)
         return no_connection(err, u->authority, e);
+    r = u->tls ? 0 : check_net(fd, t, u->authority, until, err);
+    if (r < 0)
+        return r;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     *out = br_steal_fd(&fd);
     return 0;
@@ -125,7 +213,11 @@ int br_remote_dial(const struct br_cli_url *u, const struct br_cli_remote_option
                    struct br_err *err)
 {
     uint64_t until = br_now_us() + o->seconds * 1000000ull;
-    return u->local ? dial_local(u, until, out, err) : dial_net(u, until, out, err);
+    struct trust t;
+    int r = trust_read(&t, o->server_uid, err);
+    if (r < 0)
+        return r;
+    return u->local ? dial_local(u, &t, until, out, err) : dial_net(u, &t, until, out, err);
 }
 
 /* ---- TLS ------------------------------------------------------------------------------------ */

@@ -51,6 +51,9 @@ struct br_cli_remote_options {
     const char *token_file; /* a bearer token is in it; NULL: BRIDLE_TOKEN of `env`, if it is set */
     const char *ca_file;    /* wss: PEM; NULL: the authorities of the system */
     const char *cert, *key; /* wss: what this client shows of itself, PEM files; NULL: nothing */
+    /* Without TLS: who may have the server's end, beside root, this user and the gateway's role: a
+     * uid, or "any"; NULL: nobody. */
+    const char *server_uid;
     char *(*env)(const char *); /* the program's getenv; NULL: nothing is read */
     unsigned seconds;           /* for each step of connecting, and between signs of life */
 };

@@ -204,6 +204,10 @@ const struct br_cli_verb br_cli_verbs[] = {
               BR_COMPLETE_FILE},
              {"cert", 0, "FILE", "what this client shows of itself", BR_COMPLETE_FILE},
              {"key", 0, "FILE", "and the private key of that", BR_COMPLETE_FILE},
+             {"server-uid", 0, "UID",
+              "the service may be this user's, too, or 'any' (without\n"
+              "TLS: yours, root's)",
+              BR_COMPLETE_NONE},
              {"timeout", 0, "SECONDS", "give up without an answer (default: 30)", BR_COMPLETE_NONE},
              {"verbose", 'v', NULL, "show tool calls and their output unfolded", BR_COMPLETE_NONE},
              OPT_JSON("print the messages of the service instead, one a line")},
@@ -442,6 +446,10 @@ const struct br_cli_verb br_cli_verbs[] = {
                   BR_COMPLETE_FILE},
                  {"cert", 0, "FILE", "a certificate to show, PEM", BR_COMPLETE_FILE},
                  {"key", 0, "FILE", "its private key, PEM", BR_COMPLETE_FILE},
+                 {"server-uid", 0, "UID",
+                  "the service may be this user's, too, or 'any' (without\n"
+                  "TLS: yours, root's)",
+                  BR_COMPLETE_NONE},
                  {"root", 0, "DIR",
                   "of a service of its own: workspaces lie below it\n"
                   "(default: the present directory)",

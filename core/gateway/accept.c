@@ -1,7 +1,7 @@
 /*
  * Who comes in: listeners, and the connections that bridle-tls hands over. Before anything is read,
- * the peer is told apart, by its uid on this machine (the socket's, see diag.c, or SO_PEERCRED) or
- * else by its address, and has to be within the limits of one peer and of all.
+ * the peer is told apart, by its uid on this machine (the socket's, see core/diag, or SO_PEERCRED)
+ * or else by its address, and has to be within the limits of one peer and of all.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -64,7 +64,7 @@ static bool came_by_unix(int fd, struct came *w)
         return false;
     w->unix_socket = w->local = true;
     key_of_uid(w, cred.uid);
-    w->has_uid = cred.uid != DIAG_UID_OVERFLOW;
+    w->has_uid = cred.uid != BR_DIAG_UID_OVERFLOW;
     return true;
 }
 
@@ -85,7 +85,7 @@ static bool came_by_tcp(struct gateway *g, int fd, struct came *w)
         key_of_address(w, AF_INET6, &((struct sockaddr_in6 *)&peer)->sin6_addr);
     else
         return false;
-    if (w->local && diag_peer_uid(g->auth.diag, fd, &uid) == 0)
+    if (w->local && br_diag_peer_uid(g->auth.diag, fd, &uid) == 0)
         key_of_uid(w, uid);
     return true;
 }

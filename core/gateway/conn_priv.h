@@ -1,11 +1,12 @@
 /*
  * core/gateway, private to the layer of connections (poll.c, conn.c, out.c, http.c, auth.c, peer.c,
- * diag.c, metrics.c, main.c): what a connection is, and what the program keeps for all of them. The
+ * metrics.c, main.c): what a connection is, and what the program keeps for all of them. The
  * layers above see `struct conn` through gateway_priv.h only.
  */
 #ifndef BR_GATEWAY_CONN_PRIV_H
 #define BR_GATEWAY_CONN_PRIV_H
 
+#include "diag/diag.h"
 #include "gateway/gateway_priv.h"
 
 /* ---- limits of the layer ---- */
@@ -115,18 +116,6 @@ void peer_leave(struct peers *p, struct peer *who);
 bool peer_rate(uint64_t *at, uint64_t now, uint64_t every_us, uint64_t burst);
 /* The same, without counting. */
 bool peer_rate_left(uint64_t at, uint64_t now, uint64_t every_us, uint64_t burst);
-
-/* ---- diag.c: whose is the other end of a loopback connection? ---- */
-
-/* Somebody who has no uid in this user namespace, and therefore nobody. */
-#define DIAG_UID_OVERFLOW 65534u
-/* A socket to ask the kernel with; opened before the role is entered. -1 and errno. */
-int diag_open(void);
-/*
- * 0 and *uid, if both ends of the connected TCP socket are loopback addresses of the network
- * namespace of `diag`, and its other end is open and belongs to one user. Else -1: it is nobody's.
- */
-int diag_peer_uid(int diag, int fd, uid_t *uid);
 
 /* ---- out.c: what waits to be sent ---- */
 

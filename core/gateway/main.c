@@ -321,7 +321,7 @@ static int prepare(struct gateway *g, struct br_err *err)
     if (getsockopt(3, SOL_SOCKET, SO_PEERCRED, &bridled, &n) < 0)
         return br_err_errno(err, BR_E_IO, "nothing is known of who started 'bridle-gateway'");
     g->auth.bridled = bridled.uid;
-    g->auth.diag = diag_open(); /* without it no TCP peer is known by its uid */
+    g->auth.diag = br_diag_open(); /* without it no TCP peer is known by its uid */
     g->started_us = br_now_us();
     g->held_max = CONN_HELD_MAX;
     peers_init(&g->peers);

@@ -128,10 +128,11 @@ _bridle() {
         --ca-file) _bridle_files ;;
         --cert) _bridle_files ;;
         --key) _bridle_files ;;
+        --server-uid) : ;;
         --timeout) : ;;
         *)
           case $cur in
-            -*) _bridle_words "--dir --task --model --tokens --calls --list --watch --resume --detach --token-file --ca-file --cert --key --timeout --verbose --json --help" ;;
+            -*) _bridle_words "--dir --task --model --tokens --calls --list --watch --resume --detach --token-file --ca-file --cert --key --server-uid --timeout --verbose --json --help" ;;
             *) : ;;
           esac
           ;;
@@ -263,13 +264,14 @@ _bridle() {
         --ca) _bridle_files ;;
         --cert) _bridle_files ;;
         --key) _bridle_files ;;
+        --server-uid) : ;;
         --root) _bridle_dirs ;;
         -p | --policy) _bridle_files ;;
         --config) _bridle_files ;;
         --scenario) _bridle_files ;;
         *)
           case $cur in
-            -*) _bridle_words "--connect --token-file --ca --cert --key --root --policy --config --scenario --help" ;;
+            -*) _bridle_words "--connect --token-file --ca --cert --key --server-uid --root --policy --config --scenario --help" ;;
             *) : ;;
           esac
           ;;

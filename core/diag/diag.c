@@ -8,6 +8,8 @@
  *   no RST has come, so the port of the other end was not given to anybody else in between: who
  *   connects, sends, closes and lets another user's program get the same port is nobody here.
  * - The answer names exactly the pair of addresses and ports that was asked for.
+ * - Somebody has it: a connection that nobody has accepted is said to be root's by many kernels,
+ * and whoever listens there can take it later. It has no inode.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -20,14 +22,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "gateway/conn_priv.h"
+#include "diag/diag.h"
 
 #ifndef SO_NETNS_COOKIE
 #define SO_NETNS_COOKIE 71
 #endif
 
-#define STATE_ESTABLISHED 1u /* of the kernel's enum, which is not in <linux/tcp.h> */
-#define DIAG_WAIT_MS 1000    /* the kernel answers before sendto() returns */
+/* of the kernel's enum, which is not in <linux/tcp.h> */
+#define STATE_ESTABLISHED 1u
+#define STATE_SYN_RECV 3u
+#define STATE_LISTEN 10u
+#define DIAG_WAIT_MS 1000 /* the kernel answers before sendto() returns */
 
 struct ends {
     uint8_t family;
@@ -35,7 +40,7 @@ struct ends {
     struct in6_addr address, peer; /* or an IPv4 address in the first four bytes */
 };
 
-int diag_open(void)
+int br_diag_open(void)
 {
     return socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
 }
@@ -132,8 +137,8 @@ static bool same_address(uint8_t family, const __be32 found[4], const struct in6
 
 static bool is_what_was_asked(const struct inet_diag_msg *m, const struct ends *e)
 {
-    return m->idiag_state == STATE_ESTABLISHED && m->id.idiag_sport == e->peer_port &&
-           m->id.idiag_dport == e->port && m->idiag_uid != DIAG_UID_OVERFLOW &&
+    return m->id.idiag_sport == e->peer_port && m->id.idiag_dport == e->port &&
+           m->idiag_uid != BR_DIAG_UID_OVERFLOW &&
            same_address(m->idiag_family, m->id.idiag_src, &e->peer, e->family) &&
            same_address(m->idiag_family, m->id.idiag_dst, &e->address, e->family);
 }
@@ -162,22 +167,30 @@ static int answer(int diag, const struct ends *e, uint32_t seq, uid_t *uid)
             in.head.nlmsg_len > (size_t)n)
             return -1; /* NLMSG_ERROR: there is no such socket */
         const struct inet_diag_msg *m = NLMSG_DATA(&in.head);
-        if (!is_what_was_asked(m, e))
+        if (m->idiag_state == STATE_SYN_RECV || m->idiag_state == STATE_LISTEN)
+            return 1;
+        if (m->idiag_state != STATE_ESTABLISHED || !is_what_was_asked(m, e))
             return -1;
+        if (!m->idiag_inode)
+            return 1;
         *uid = m->idiag_uid;
         return 0;
     }
 }
 
-int diag_peer_uid(int diag, int fd, uid_t *uid)
+int br_diag_peer_uid(int diag, int fd, uid_t *uid)
 {
     static uint32_t seq;
     struct ends e;
     uid_t found;
     if (diag < 0 || !same_namespace(diag, fd) || !ends_of(fd, &e))
         return -1;
-    if (ask(diag, &e, ++seq) < 0 || answer(diag, &e, seq, &found) < 0 || !established(fd))
+    if (ask(diag, &e, ++seq) < 0)
         return -1;
-    *uid = found;
-    return 0;
+    int r = answer(diag, &e, seq, &found);
+    if (r < 0 || !established(fd))
+        return -1;
+    if (r == 0)
+        *uid = found;
+    return r;
 }

@@ -29,7 +29,7 @@ static ssize_t asking(int fd, const void *p, size_t n, int flags, const struct s
     return r;
 }
 #define sendto asking
-#include "gateway/diag.c"
+#include "diag/diag.c"
 #undef sendto
 
 struct pair {
@@ -140,14 +140,14 @@ static void families(void **state)
         {AF_INET, "127.0.0.1", AF_INET6, "::ffff:127.0.0.1"}, /* theirs is */
         {AF_INET6, "::", AF_INET6, "::ffff:127.0.0.1"},       /* both are */
     };
-    int diag = diag_open();
+    int diag = br_diag_open();
     (void)state;
     assert_true(diag >= 0);
     for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
         struct pair p;
         uid_t uid = 4242;
         pair_make(&p, rows[i].family, rows[i].on, rows[i].client, rows[i].to);
-        if (diag_peer_uid(diag, p.ours, &uid) != 0)
+        if (br_diag_peer_uid(diag, p.ours, &uid) != 0)
             fail_msg("row %zu", i);
         assert_int_equal(uid, geteuid());
         pair_end(&p);
@@ -159,21 +159,21 @@ static void nobody(void **state)
 {
     struct pair p;
     uid_t uid = 4242;
-    int diag = diag_open(), ends[2];
+    int diag = br_diag_open(), ends[2];
     (void)state;
     /* another kind of socket */
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-    assert_int_equal(diag_peer_uid(diag, ends[0], &uid), -1);
+    assert_int_equal(br_diag_peer_uid(diag, ends[0], &uid), -1);
     /* a listener, and no way to ask */
     pair_make(&p, AF_INET, "127.0.0.1", AF_INET, "127.0.0.1");
-    assert_int_equal(diag_peer_uid(diag, p.listener, &uid), -1);
-    assert_int_equal(diag_peer_uid(-1, p.ours, &uid), -1);
-    assert_int_equal(diag_peer_uid(diag, p.ours, &uid), 0); /* control */
+    assert_int_equal(br_diag_peer_uid(diag, p.listener, &uid), -1);
+    assert_int_equal(br_diag_peer_uid(-1, p.ours, &uid), -1);
+    assert_int_equal(br_diag_peer_uid(diag, p.ours, &uid), 0); /* control */
     uid = 4242;
     /* who has closed is nobody, though its bytes can still be read */
     assert_int_equal(write(p.theirs, "x", 1), 1);
     br_close(&p.theirs);
-    assert_int_equal(diag_peer_uid(diag, p.ours, &uid), -1);
+    assert_int_equal(br_diag_peer_uid(diag, p.ours, &uid), -1);
     assert_int_equal(read(p.ours, &(char){0}, 1), 1);
     pair_end(&p);
     assert_int_equal(uid, 4242);
@@ -191,7 +191,7 @@ static void port_again(void **state)
     struct pair p;
     struct linger reset = {.l_onoff = 1};
     uid_t uid = 4242;
-    int diag = diag_open();
+    int diag = br_diag_open();
     (void)state;
     pair_make_at(&p, AF_INET, "127.0.0.1", AF_INET, "127.0.0.1", 0, quiet_port());
     uint16_t from = port_of(p.theirs);
@@ -201,9 +201,9 @@ static void port_again(void **state)
     p.theirs = connect_from(AF_INET, from, "127.0.0.1", port_of(p.listener));
     int second = accept(p.listener, NULL, NULL);
     assert_true(second >= 0);
-    assert_int_equal(diag_peer_uid(diag, p.ours, &uid), -1);
+    assert_int_equal(br_diag_peer_uid(diag, p.ours, &uid), -1);
     assert_int_equal(uid, 4242);
-    assert_int_equal(diag_peer_uid(diag, second, &uid), 0); /* control: it is this one's */
+    assert_int_equal(br_diag_peer_uid(diag, second, &uid), 0); /* control: it is this one's */
     close(second);
     pair_end(&p);
     close(diag);
@@ -237,13 +237,13 @@ static void close_first(void)
 static void race(void **state)
 {
     uid_t uid = 4242;
-    int diag = diag_open();
+    int diag = br_diag_open();
     (void)state;
     pair_make_at(&racing, AF_INET, "127.0.0.1", AF_INET, "127.0.0.1", 0, quiet_port());
     before_asking = reuse_port;
-    assert_int_equal(diag_peer_uid(diag, racing.ours, &uid), -1);
+    assert_int_equal(br_diag_peer_uid(diag, racing.ours, &uid), -1);
     before_asking = NULL;
-    assert_int_equal(diag_peer_uid(diag, second, &uid), 0); /* control */
+    assert_int_equal(br_diag_peer_uid(diag, second, &uid), 0); /* control */
     uid = 4242;
     br_close(&second);
     pair_end(&racing);
@@ -251,7 +251,7 @@ static void race(void **state)
     for (size_t i = 0; i < BR_ARRAY_LEN(ends); i++) { /* it was there, and is no more */
         pair_make(&racing, AF_INET, "127.0.0.1", AF_INET, "127.0.0.1");
         after_asking = ends[i];
-        assert_int_equal(diag_peer_uid(diag, racing.ours, &uid), -1);
+        assert_int_equal(br_diag_peer_uid(diag, racing.ours, &uid), -1);
         after_asking = NULL;
         pair_end(&racing);
     }
@@ -278,19 +278,19 @@ static void other_namespace(void **state)
     if (pid == 0) {
         struct pair here, p;
         uid_t uid;
-        int outside = diag_open();
+        int outside = br_diag_open();
         pair_make(&here, AF_INET, "127.0.0.1", AF_INET, "127.0.0.1");
-        if (diag_peer_uid(outside, here.ours, &uid) != 0)
+        if (br_diag_peer_uid(outside, here.ours, &uid) != 0)
             _exit(3); /* control */
         if (unshare((geteuid() ? CLONE_NEWUSER : 0) | CLONE_NEWNET) < 0)
             _exit(8);
         up();
         pair_make_at(&p, AF_INET, "127.0.0.1", AF_INET, "127.0.0.1", port_of(here.listener),
                      port_of(here.theirs));
-        int inside = diag_open();
-        if (diag_peer_uid(outside, p.ours, &uid) == 0)
+        int inside = br_diag_open();
+        if (br_diag_peer_uid(outside, p.ours, &uid) == 0)
             _exit(1);
-        if (geteuid() == 0 && diag_peer_uid(inside, p.ours, &uid) != 0)
+        if (geteuid() == 0 && br_diag_peer_uid(inside, p.ours, &uid) != 0)
             _exit(2); /* control */
         _exit(0);
     }
@@ -298,11 +298,83 @@ static void other_namespace(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+/* Nobody has accepted it: it is not root's, whatever the kernel says, nor that of who listens. */
+static void not_accepted(void **state)
+{
+    struct pair p;
+    struct sockaddr_storage ss;
+    uid_t uid = 4242;
+    int diag = br_diag_open(), wait = 100;
+    (void)state;
+    for (unsigned deferred = 0; deferred < 2; deferred++) {
+        p.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_true(p.listener >= 0);
+        if (deferred)
+            assert_int_equal(
+                setsockopt(p.listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, &wait, sizeof(wait)), 0);
+        socklen_t n = address(&ss, AF_INET, "127.0.0.1", 0);
+        assert_int_equal(bind(p.listener, (struct sockaddr *)&ss, n), 0);
+        assert_int_equal(listen(p.listener, 8), 0);
+        p.theirs = connect_from(AF_INET, 0, "127.0.0.1", port_of(p.listener));
+        assert_int_equal(br_diag_peer_uid(diag, p.theirs, &uid), 1);
+        assert_int_equal(uid, 4242);
+        assert_int_equal(write(p.theirs, "x", 1), 1); /* what a deferred one waits for */
+        p.ours = accept(p.listener, NULL, NULL);
+        assert_true(p.ours >= 0);
+        assert_int_equal(br_diag_peer_uid(diag, p.theirs, &uid), 0);
+        assert_int_equal(uid, geteuid());
+        uid = 4242;
+        pair_end(&p);
+    }
+    close(diag);
+}
+
+/* It is that of who accepts it, whoever listens. */
+static void accepted_by(void **state)
+{
+    enum { STRANGER = 54321 };
+    struct pair p;
+    struct sockaddr_storage ss;
+    uid_t uid = 4242, who = geteuid() == 0 ? STRANGER : geteuid();
+    int diag = br_diag_open(), done[2];
+    (void)state;
+    assert_int_equal(pipe(done), 0);
+    p.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    socklen_t n = address(&ss, AF_INET, "127.0.0.1", 0);
+    assert_int_equal(bind(p.listener, (struct sockaddr *)&ss, n), 0);
+    assert_int_equal(listen(p.listener, 8), 0);
+    p.theirs = connect_from(AF_INET, 0, "127.0.0.1", port_of(p.listener));
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        char byte;
+        close(done[1]);
+        if (setresuid(who, who, who) < 0 || accept(p.listener, NULL, NULL) < 0)
+            _exit(1);
+        _exit(read(done[0], &byte, 1) != 0);
+    }
+    close(done[0]);
+    int r;
+    while ((r = br_diag_peer_uid(diag, p.theirs, &uid)) == 1)
+        ;
+    assert_int_equal(r, 0);
+    assert_int_equal(uid, who);
+    close(done[1]);
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    close(p.theirs);
+    close(p.listener);
+    close(diag);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(families), cmocka_unit_test(nobody),          cmocka_unit_test(port_again),
-        cmocka_unit_test(race),     cmocka_unit_test(other_namespace),
+        cmocka_unit_test(families),        cmocka_unit_test(nobody),
+        cmocka_unit_test(port_again),      cmocka_unit_test(race),
+        cmocka_unit_test(other_namespace), cmocka_unit_test(not_accepted),
+        cmocka_unit_test(accepted_by),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
