@@ -274,10 +274,16 @@ static void add_default(struct service_settings *s, const char *model)
     char provider[BR_NAME_MAX];
     const char *slash = strchr(model, '/');
     snprintf(s->default_model, sizeof(s->default_model), "%s", model);
-    if (!slash || offers(s, model))
-        return;
-    snprintf(provider, sizeof(provider), "%.*s", (int)(slash - model), model);
-    add_model(s, provider, slash + 1);
+    if (slash && !offers(s, model)) {
+        snprintf(provider, sizeof(provider), "%.*s", (int)(slash - model), model);
+        add_model(s, provider, slash + 1);
+    }
+    for (unsigned i = 1; i < s->nmodels; i++) /* clients take the first for it */
+        if (strcmp(s->models[i], model) == 0) {
+            char *own = s->models[i];
+            memmove(s->models + 1, s->models, i * sizeof(s->models[0]));
+            s->models[0] = own;
+        }
 }
 
 /* The one that a session gets which names none; it is offered, whatever else is. */

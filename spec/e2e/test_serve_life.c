@@ -275,6 +275,12 @@ static void test_reload(void **state)
     assert_non_null(strstr(s.line, "uids=1"));
     assert_non_null(strstr(s.line, "detach=1"));
     assert_non_null(strstr(s.line, "tokens=ops=3,watch=1,"));
+    /* the first model that is offered is the one of a session that names none */
+    served_config(&s, "}, providers = { l = { base_url = 'http://127.0.0.1:9/v1', "
+                      "models = { 'a', 'b' } } }, profiles = {");
+    reload(0, "generation 3");
+    served_hear(&s, "SETTINGS ");
+    assert_non_null(strstr(s.line, "models=scripted/custom,l/a,l/b,"));
     assert_int_equal(kill(s.service, SIGHUP), 0);
     served_hear(&s, "SETTINGS ");
     expect_works();
