@@ -275,7 +275,7 @@ class Board {
       if (!r.live && !stream.stopped && !ENDED.has(r.status)) this.followLater(id, t);
       for (const a of stream.openAsks()) this.announced.add(a.id);
       if (this.view && this.view.id === id) {
-        this.view.say("");
+        this.view.say(t.failed ? `Protocol failure: ${t.failed}. The session was read again from the record, as it is shown now.` : "", t.failed ? "bad" : undefined);
         this.view.loaded();
       }
     } catch (e) {
@@ -318,6 +318,7 @@ class Board {
     if (this.streams.has(id) || this.current !== id) return;
     const fresh = this.track(id);
     fresh.failures = failures;
+    fresh.failed = why; // stays to be seen when all is well again
     fresh.owned = t.owned;
     if (view === this.view && view) view.setStream(fresh.stream, this.isLive(id));
     if (!given) await this.follow(id);
