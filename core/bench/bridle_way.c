@@ -144,6 +144,7 @@ static int listen_guest(struct bench_bridle *b, struct bench_way *w, struct br_e
         bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, 256) < 0)
         return br_err_errno(err, BR_E_IO, "the guest's socket could not be made");
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_u64(&o.buf, 0);
     br_out_fd(&o, fd, false);
     return br_chan_send(&b->to_broker, BR_MSG_BROKER_LISTEN, 0, &o, err);
 }

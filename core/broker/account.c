@@ -3,6 +3,7 @@
  * and is on the account's page, before anything goes upstream, so that a crash, a cut or a missing
  * usage can only leave too much charged. Arithmetic saturates.
  */
+#include "broker/ask_priv.h"
 #include "broker/broker_priv.h"
 
 static uint64_t add(uint64_t a, uint64_t b)
@@ -39,6 +40,14 @@ int br_account_open(struct br_account *a, const struct br_lease *l, uint64_t now
     return 0;
 }
 
+/* A token is about four bytes of a prompt. The lease is never overdrawn, and reserves the most that
+ * a request can cost; a budget is kept by what was used and what is to be expected. */
+static bool within_budget(const struct br_account *a, uint64_t tokens, uint64_t max_tokens)
+{
+    uint64_t prompt = left(tokens, add(max_tokens, BR_ASK_TOKENS_BESIDE)) / 4;
+    return !a->budget || prompt < left(a->budget, a->sums.tokens_charged - a->open_tokens);
+}
+
 int br_account_reserve(struct br_account *a, struct br_reservation *res, uint64_t now_us,
                        size_t bytes, uint64_t tokens, uint64_t max_tokens, struct br_err *err)
 {
@@ -72,12 +81,19 @@ int br_account_reserve(struct br_account *a, struct br_reservation *res, uint64_
                       (unsigned long long)tokens,
                       (unsigned long long)left(l->max_tokens, s->tokens_charged));
 #undef REFUSE
+    if (!within_budget(a, tokens, max_tokens))
+        return br_err_set(err, BR_E_BUDGET_EXCEEDED,
+                          "the run used %llu of %llu model tokens, and the request does not fit "
+                          "into what is left; it was not sent",
+                          (unsigned long long)(s->tokens_charged - a->open_tokens),
+                          (unsigned long long)a->budget);
     *res = (struct br_reservation){.open = true, .tokens = tokens, .bytes = bytes};
     s->requests++;
     s->in_flight++;
     s->request_bytes = add(s->request_bytes, bytes);
     s->tokens_reserved = add(s->tokens_reserved, tokens);
     s->tokens_charged = add(s->tokens_charged, tokens);
+    a->open_tokens = add(a->open_tokens, tokens);
     publish(a);
     return 0;
 }
@@ -97,6 +113,7 @@ static void become(struct br_account *a, struct br_reservation *res, uint64_t to
     struct br_account_sums *s = &a->sums;
     br_require(res->open && s->in_flight && s->tokens_charged >= res->tokens);
     s->tokens_charged = add(s->tokens_charged - res->tokens, tokens);
+    a->open_tokens -= res->tokens;
     s->in_flight--;
     res->open = false;
 }

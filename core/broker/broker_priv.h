@@ -19,6 +19,8 @@ struct br_account {
     uint64_t deadline_us;
     struct br_account_sums sums;
     struct br_account_page *page; /* where the sums are published; NULL: nowhere */
+    uint64_t budget;              /* tokens that the run may use; 0: as many as the lease has */
+    uint64_t open_tokens;         /* of tokens_charged: reservations, and nothing used yet */
 };
 /* What one request in flight has charged. */
 struct br_reservation {

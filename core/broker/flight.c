@@ -211,6 +211,7 @@ static unsigned status_of(const struct broker *b, enum br_code code)
 {
     switch (code) {
     case BR_E_LEASE_REFUSED:
+    case BR_E_BUDGET_EXCEEDED:
     case BR_E_DENIED:
     case BR_E_CANCELED:
     case BR_E_LIMIT_EXCEEDED: /* the lease's ceiling */

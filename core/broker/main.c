@@ -174,6 +174,7 @@ static int on_listen(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     struct broker *b = ctx;
     BR_CLEANUP_FD int fd = br_msg_take_fd(m);
     (void)c;
+    b->account.budget = br_rd_u64(&m->rd);
     if (b->over)
         return 0;
     int flags = fcntl(fd, F_GETFL);
@@ -184,7 +185,7 @@ static int on_listen(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
 
 static const struct br_msg_rule sup_rules[] = {
     {BR_MSG_BROKER_START, BR_PERMIT | BR_ONCE, 48, BR_MSG_MAX, 2, 3, on_start},
-    {BR_MSG_BROKER_LISTEN, BR_ONCE, 0, 0, 1, 1, on_listen},
+    {BR_MSG_BROKER_LISTEN, BR_ONCE, 8, 8, 1, 1, on_listen},
 };
 
 /* ---- loop ---- */

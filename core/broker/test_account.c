@@ -137,6 +137,40 @@ static void test_settle(void **state)
     assert_int_equal(br_account_reserve(&a, &res, 0, 1, 1, 1, &err), -BR_E_LEASE_REFUSED);
 }
 
+/* A budget is kept by what was used and what a prompt is expected to cost: 600 tokens that are
+ * reserved beside the 1,024 of a provider and the answer are 150 of a prompt. */
+static void test_budget(void **state)
+{
+    static const struct {
+        uint64_t budget;
+        bool ok;
+    } rows[] = {{0, true}, {1, false}, {250, false}, {251, true}, {UINT64_MAX, true}};
+    struct br_lease l = lease;
+    (void)state;
+    l.max_tokens = 100000;
+    l.max_requests = l.max_in_flight = 3;
+    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
+        struct br_account a;
+        struct br_reservation used, open, res = {.open = false};
+        struct br_err err;
+        assert_int_equal(br_account_open(&a, &l, 0, NULL), 0);
+        assert_int_equal(br_account_reserve(&a, &used, 0, 1, 5000, 1, &err), 0);
+        assert_true(br_account_settle(&a, &used, 60, 40));
+        assert_int_equal(br_account_reserve(&a, &open, 0, 1, 5000, 1, &err), 0);
+        a.budget = rows[i].budget;
+        int r = br_account_reserve(&a, &res, 0, 1, 600 + 1024 + 500, 500, &err);
+        assert_int_equal(r, rows[i].ok ? 0 : -BR_E_BUDGET_EXCEEDED);
+        assert_int_equal(res.open, rows[i].ok);
+        assert_int_equal(a.sums.requests, 2 + rows[i].ok);
+        assert_int_equal(a.sums.tokens_charged, 100 + 5000 + (rows[i].ok ? 2124 : 0));
+        assert_int_equal(a.open_tokens, 5000 + (rows[i].ok ? 2124 : 0));
+        br_account_release(&a, &open, false);
+        if (rows[i].ok)
+            (void)br_account_settle(&a, &res, 0, 0);
+        assert_int_equal(a.open_tokens, 0);
+    }
+}
+
 static void test_release(void **state)
 {
     struct br_account a;
@@ -267,6 +301,7 @@ int main(void)
         cmocka_unit_test(test_ceilings),
         cmocka_unit_test(test_requests_and_flight),
         cmocka_unit_test(test_settle),
+        cmocka_unit_test(test_budget),
         cmocka_unit_test(test_release),
         cmocka_unit_test(test_receive),
         cmocka_unit_test(test_page_follows),

@@ -730,6 +730,7 @@ void rig_listen(struct rig *r)
     assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)), 0);
     assert_int_equal(listen(fd, 128), 0);
     BR_CLEANUP_OUT struct br_out out = BR_OUT_INIT;
+    br_buf_put_u64(&out.buf, 0);
     br_out_fd(&out, fd, false);
     assert_int_equal(br_chan_send(&r->sup_broker, BR_MSG_BROKER_LISTEN, 0, &out, NULL), 0);
 }

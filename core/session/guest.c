@@ -58,6 +58,9 @@ static json_t *error_of(const struct guest_event *e)
     case BR_E_LEASE_REFUSED:
         text = "the lease of the run does not allow it; nothing was sent";
         break;
+    case BR_E_BUDGET_EXCEEDED:
+        text = "it does not fit into the tokens that the run has left; nothing was sent";
+        break;
     case BR_E_DENIED:
         text = "who asked is not the guest of this run; nothing was sent";
         break;
@@ -134,6 +137,19 @@ static int record_response(struct session *s, const struct guest_event *e)
     return r;
 }
 
+/* A run whose next request is beyond its budget is over, as it is with Bridle's own agent. */
+static int record_refused(struct session *s, const struct guest_event *e)
+{
+    int r = session_record(s, "bridle.provider.refused", "kernel", error_of(e));
+    if (r == 0 && e->code == BR_E_BUDGET_EXCEEDED)
+        session_stop(s, BR_E_BUDGET_EXCEEDED,
+                     "the run used %llu of %llu model tokens, and its next request does not fit "
+                     "into what is left; it was not sent",
+                     (unsigned long long)s->budget.tokens,
+                     (unsigned long long)s->budget.tokens_max);
+    return r;
+}
+
 int guest_record(struct session *s)
 {
     struct harness *h = &s->harness;
@@ -142,10 +158,9 @@ int guest_record(struct session *s)
         struct guest_event e = h->events[h->first];
         h->first = (h->first + 1) % GUEST_EVENTS_MAX;
         h->nevents--;
-        r = e.type == BR_MSG_GUEST_REQUEST ? record_request(s, &e)
-            : e.type == BR_MSG_GUEST_RESPONSE
-                ? record_response(s, &e)
-                : session_record(s, "bridle.provider.refused", "kernel", error_of(&e));
+        r = e.type == BR_MSG_GUEST_REQUEST    ? record_request(s, &e)
+            : e.type == BR_MSG_GUEST_RESPONSE ? record_response(s, &e)
+                                              : record_refused(s, &e);
     }
     return r;
 }

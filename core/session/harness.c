@@ -276,10 +276,11 @@ static int record_result(struct session *s, const json_t *output, int code, stru
 
 /* ---- the run ---- */
 
-/* The provider's socket goes to the broker, which accepts on it. */
+/* The provider's socket goes to the broker, which accepts on it, with what the run may use. */
 static int pass_listener(struct session *s, struct br_err *err)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_u64(&o.buf, s->budget.tokens_max);
     br_out_fd(&o, br_steal_fd(&s->harness.sockets[0]), true);
     return br_chan_send(&s->sup, BR_MSG_SUP_LISTENER, 0, &o, err);
 }

@@ -189,6 +189,7 @@ static int on_listener(struct br_chan *c, struct br_msg *m, void *ctx, struct br
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     if (!s->req.adapter[0] || s->sandbox != SANDBOX_UP)
         return malformed(c, m, err);
+    br_buf_put_u64(&o.buf, br_rd_u64(&m->rd));
     br_out_fd(&o, br_msg_take_fd(m), true);
     (void)br_chan_send(&s->programs[P_BROKER].chan, BR_MSG_BROKER_LISTEN, 0, &o, NULL);
     return 0;
@@ -218,7 +219,7 @@ static const struct br_msg_rule session_rules[] = {
     {BR_MSG_SUP_LAUNCH, BR_PERMIT | BR_ONCE, 60, BR_MSG_MAX, 0, 0, on_sup_plan},
     /* looks, and starts nothing */
     {BR_MSG_SUP_RESOLVE, BR_PERMIT, 60, BR_MSG_MAX, 0, 0, on_sup_plan},
-    {BR_MSG_SUP_LISTENER, BR_PERMIT | BR_ONCE, 0, 0, 1, 1, on_listener},
+    {BR_MSG_SUP_LISTENER, BR_PERMIT | BR_ONCE, 8, 8, 1, 1, on_listener},
     {BR_MSG_SUP_STOP, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_sup_stop},
     {BR_MSG_SUP_TESTED, BR_PERMIT | BR_ONCE, 24, 4096, 0, 0, on_tested},
     {BR_MSG_SUP_PROMOTE, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_sup_promote},

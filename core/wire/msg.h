@@ -163,11 +163,12 @@
     /* bridled -> broker: str run_id, str model, struct br_lease (see br_lease_put); fds: session, \
        egress, and the page of the account (see account.h; absent: it is nowhere) */               \
     X(BROKER_START, 0x0230)                                                                        \
-    /* session -> bridled, once, after INIT_READY brought it: fd: the socket on which a guest's    \
-       requests to its provider arrive. bridled passes it on as BROKER_LISTEN */                   \
+    /* session -> bridled, once, after INIT_READY brought it: u64 tokens (the budget of the run);  \
+       fd: the socket on which a guest's requests to its provider arrive. bridled passes both on   \
+       as BROKER_LISTEN */                                                                         \
     X(SUP_LISTENER, 0x0231)                                                                        \
-    /* bridled -> broker, once: fd: a listening Unix socket. Who may connect: processes of the uid \
-       that listens, with the token of the lease */                                                \
+    /* bridled -> broker, once: u64 tokens (0: as many as the lease has); fd: a listening Unix     \
+       socket. Who may connect: processes of the uid that listens, with the token of the lease */  \
     X(BROKER_LISTEN, 0x0232)                                                                       \
     /* bridled -> egress: str base_url ("": OPENAI_BASE_URL or its default), str key_name (of the  \
        variable, or the operator's), u8 key_from (enum br_key_from), u8 auth (enum br_auth), str   \

@@ -50,6 +50,7 @@ int main(int argc, char **argv)
 #ifdef ROGUE_LISTENER
         /* a session that would have the broker serve somebody, where there is no guest */
         BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+        br_buf_put_u64(&o.buf, 0);
         br_out_fd(&o, 3, false);
         (void)br_chan_send(&sup, BR_MSG_SUP_LISTENER, 0, &o, NULL);
 #else

@@ -130,41 +130,58 @@ static void test_early_leave(void **state)
     e2e_close(&t);
 }
 
-/* What its answers cost is counted to the end, also of one that it did not wait for; a run that has
- * used more than its budget is not completed. */
+static unsigned long tokens_of(const struct e2e_result *r, const char *key)
+{
+    const char *text = (const char *)r->out.data, *at = strstr(text, "\"type\":\"model.response\"");
+    at = at ? strstr(at, key) : NULL;
+    return at ? strtoul(at + strlen(key), NULL, 10) : 0;
+}
+
+static void within(struct e2e *t, unsigned long tokens, const char *body, int status,
+                   struct e2e_result *r)
+{
+    char task[512];
+    BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(65536);
+    snprintf(task, sizeof(task),
+             "id: e2e\ntitle: t\ngoal: g\nacceptance: [a]\nallowed_paths: [src/**]\n"
+             "permissions: {}\nbudget: {max_model_tokens: %lu}\ndelivery: {type: none}\n",
+             tokens);
+    e2e_write(t, "task.yaml", task);
+    br_buf_printf(&text, "%s%s\nsay \"$(result over)\"\n", poster, body);
+    harness_guest(t, br_buf_cstr(&text));
+    e2e_run(t, r, "bridle", "run", "--json", "-C", "workspace", "-t", "task.yaml", "--profile",
+            "hosted.lua", "--config", "bridle.lua", "-a", "test-guest@3", "--scenario",
+            "scenario.json", "do it", NULL);
+    e2e_expect(r, status, status ? "\"status\":\"budget_exceeded\"" : "\"status\":\"completed\"");
+}
+
+/* What does not fit into its budget is not sent. What its answers cost is counted to the end, also
+ * of one that it did not wait for; a run that has used more than its budget is not completed. */
 static void test_budget(void **state)
 {
-    static const struct {
-        unsigned tokens;
-        const char *body;
-        int status;
-    } rows[] = {{100000, "a=$(post plain)\n", 0},
-                {10, "a=$(post plain)\n", 7},
-                {10, "post slow >/dev/null & sleep 0.4\n", 7}};
+    static const char *const bodies[] = {"a=$(post slow)", "post slow >/dev/null & sleep 0.4"};
+    struct e2e t;
+    struct e2e_result r;
     (void)state;
-    for (size_t i = 0; i < BR_ARRAY_LEN(rows); i++) {
-        struct e2e t;
-        struct e2e_result r;
-        char task[512];
-        BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(65536);
-        open_provider(&t, NULL);
-        snprintf(task, sizeof(task),
-                 "id: e2e\ntitle: t\ngoal: g\nacceptance: [a]\nallowed_paths: [src/**]\n"
-                 "permissions: {}\nbudget: {max_model_tokens: %u}\ndelivery: {type: none}\n",
-                 rows[i].tokens);
-        e2e_write(&t, "task.yaml", task);
-        br_buf_printf(&text, "%s%ssay \"$(result over)\"\n", poster, rows[i].body);
-        harness_guest(&t, br_buf_cstr(&text));
-        e2e_run(&t, &r, "bridle", "run", "--json", "-C", "workspace", "-t", "task.yaml",
-                "--profile", "hosted.lua", "--config", "bridle.lua", "-a", "test-guest@3",
-                "--scenario", "scenario.json", "do it", NULL);
-        e2e_expect(&r, rows[i].status,
-                   rows[i].status ? "\"status\":\"budget_exceeded\"" : "\"status\":\"completed\"");
-        e2e_expect(&r, rows[i].status, "\"type\":\"model.response\"");
+    open_provider(&t, NULL);
+    within(&t, 100000, bodies[0], 0, &r);
+    unsigned long prompt = tokens_of(&r, "\"promptTokens\":");
+    unsigned long all = tokens_of(&r, "\"totalTokens\":");
+    assert_true(prompt > 10 && all > prompt + 2);
+    e2e_result_free(&r);
+    within(&t, 10, bodies[0], 7, &r);
+    e2e_expect(&r, 7, "\"type\":\"bridle.provider.refused\"");
+    assert_null(strstr((const char *)r.out.data, "\"type\":\"model.request\""));
+    e2e_result_free(&r);
+    for (size_t i = 0; i < BR_ARRAY_LEN(bodies); i++) {
+        within(&t, all - 1, bodies[i], 7, &r);
+        assert_int_equal(tokens_of(&r, "\"totalTokens\":"), all);
         e2e_result_free(&r);
-        e2e_expect_clean(&t);
-        e2e_close(&t);
     }
+    within(&t, all, bodies[0], 0, &r);
+    e2e_result_free(&r);
+    e2e_expect_clean(&t);
+    e2e_close(&t);
 }
 
 /* As an ordinary user: the same, with the operator's own uid in every place. */
