@@ -229,6 +229,8 @@ static void test_bad_services(void **state)
         {"lisen = {}", "did you mean 'listen'"},
         {"listen = {}", "at least 1 element"},
         {"listen = { 1 }", "expected a mapping"},
+        {"listen = { '/x.sock', bogus = 1 }", "found a list that also has the key 'bogus'"},
+        {"listen = { '/x.sock', nil, '/y.sock', [9] = '/z.sock' }", "found a list with gaps"},
         {"listen = { 'localhost:1' }", "'service.listen[1]'"},
         {"listen = { 'localhost:1' }", "is a number"},
         {"listen = { '127.0.0.1:1', '127.0.0.1' }", "'service.listen[2]'"},

@@ -5,6 +5,16 @@ local nearest = require "bridle.nearest"
 
 local schema = {}
 
+-- Are all of its keys the numbers from 1 on? `#` alone may be any border.
+local function has_no_gap(value)
+  local count = 0
+  for _ in pairs(value) do count = count + 1 end
+  for i = 1, count do
+    if value[i] == nil then return false end
+  end
+  return true
+end
+
 --- What a value is, for messages.
 ---@param value any
 ---@return string
@@ -13,7 +23,13 @@ function schema.describe(value)
   if value == nil then return "nothing" end
   if value == json.null then return "null" end
   if kind == "table" then
-    return (json.is_array(value) or #value > 0) and "a list" or "a mapping"
+    if not json.is_array(value) and #value == 0 then return "a mapping" end
+    for key in pairs(value) do
+      if type(key) == "string" then
+        return ("a list that also has the key '%s'"):format((key:sub(1, 60):gsub("%c", "?")))
+      end
+    end
+    return has_no_gap(value) and "a list" or "a list with gaps"
   end
   if kind == "string" then
     local shown = #value > 60 and value:sub(1, 57) .. "..." or value
@@ -121,11 +137,7 @@ end
 ---@return table
 function schema.list(value, path, min, max)
   local is = type(value) == "table" and (json.is_array(value) or #value > 0 or next(value) == nil)
-  if is and not json.is_array(value) then
-    local count = 0
-    for _ in pairs(value) do count = count + 1 end
-    is = count == #value
-  end
+  is = is and (json.is_array(value) or has_no_gap(value))
   if not is then schema.expected(path, "a list", value) end
   if #value < min then
     schema.fail(path, ("%s needs at least %d element%s"):format(at(path), min, min == 1 and "" or "s"))
