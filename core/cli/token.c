@@ -1,6 +1,6 @@
 /*
  * bridle token: who may speak to the service from elsewhere. STATE/tokens has one line for each,
- * `NAME ACCESS sha256:HEX`; a token itself is printed once, where it is made, and kept nowhere. The
+ * 'NAME ACCESS sha256:HEX'; a token itself is printed once, where it is made, and kept nowhere. The
  * file is written anew and renamed, under a lock, so that a service that reads it sees all of it.
  */
 #include <errno.h>
@@ -44,7 +44,7 @@ static enum br_access access_of(const char *word)
     return BR_ACCESS_NONE;
 }
 
-/* The line that begins at `p`: 1 and *w a token, 0 nothing, -1 it is not understood. */
+/* The line that begins at 'p': 1 and *w a token, 0 nothing, -1 it is not understood. */
 static int read_line(const char *p, size_t n, struct row *w)
 {
     char line[256], access[16], hash[80], more;
@@ -137,7 +137,7 @@ static void tokens_end(struct tokens *t)
     br_close(&t->dir);
 }
 
-/* Everything in `text` becomes the file, or nothing does. */
+/* Everything in 'text' becomes the file, or nothing does. */
 static int replace_file(struct tokens *t, const struct br_buf *text, struct br_err *err)
 {
     (void)unlinkat(t->dir, TOKENS_NEW, 0); /* of one that was ended in the middle */
@@ -187,12 +187,12 @@ static int add(struct tokens *t, const char *name, enum br_access access, bool j
         return br_err_set(
             err, BR_E_IN_USE,
             "there is a token '%s' already; nothing was changed. Remove it first with "
-            "`bridle token remove %s`",
+            "'bridle token remove %s'",
             name, name);
     if (t->n == BR_TOKENS_MAX)
         return br_err_set(err, BR_E_LIMIT_EXCEEDED,
                           "there are %u tokens, and no more than that can be; nothing was changed. "
-                          "Remove one first with `bridle token remove NAME`",
+                          "Remove one first with 'bridle token remove NAME'",
                           t->n);
     make_token(digits, hash);
     br_buf_put(&text, t->text.data, t->text.len);
@@ -209,7 +209,7 @@ static int add(struct tokens *t, const char *name, enum br_access access, bool j
     if (r == 0 && !json)
         fprintf(stderr,
                 "bridle: this is the only time that the token '%s' is shown. A service that runs "
-                "takes it with SIGHUP or `bridle policy reload`\n",
+                "takes it with SIGHUP or 'bridle policy reload'\n",
                 name);
     return r;
 }
@@ -221,7 +221,7 @@ static int remove_one(struct tokens *t, const char *name, struct br_err *err)
     BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(TOKENS_BYTES_MAX);
     if (!find(t, name))
         return br_err_set(err, BR_E_NOT_FOUND,
-                          "there is no token '%.64s'; nothing was changed. `bridle token list` "
+                          "there is no token '%.64s'; nothing was changed. 'bridle token list' "
                           "shows those that there are",
                           name);
     for (const char *p = (const char *)t->text.data; *p;) {
@@ -235,7 +235,7 @@ static int remove_one(struct tokens *t, const char *name, struct br_err *err)
     if (r == 0)
         fprintf(stderr,
                 "bridle: the token '%s' is removed. A service that runs knows it until SIGHUP or "
-                "`bridle policy reload`\n",
+                "'bridle policy reload'\n",
                 name);
     return r;
 }
@@ -255,7 +255,7 @@ static void list(const struct tokens *t, bool json)
     if (json)
         printf("]\n");
     else if (!t->n)
-        fprintf(stderr, "bridle: there is no token; `bridle token add NAME` makes one\n");
+        fprintf(stderr, "bridle: there is no token; 'bridle token add NAME' makes one\n");
 }
 
 /* ---- the verb ---- */

@@ -123,7 +123,7 @@ static void refuse_who(struct conn *c, unsigned status)
     http_refuse(c, status,
                 status == 429 ? "too many failed authentications; try again later"
                               : "this needs a user of this machine that may operate, a token "
-                                "(`bridle token add`) or a client's certificate");
+                                "('bridle token add') or a client's certificate");
 }
 
 /* ---- WebSocket ---- */
@@ -326,12 +326,12 @@ void http_request(struct conn *c, const struct br_http_head *h)
         http_refuse(c, 429, "too many requests; try again later");
     else if (host)
         http_refuse(c, host,
-                    "this name in Host does not lead here; it can be added to `hosts` of "
+                    "this name in Host does not lead here; it can be added to 'hosts' of "
                     "the service");
     else if (origin)
         http_refuse(c, origin,
                     "pages of this Origin may not speak to this service; it can be "
-                    "added to `origins` of the service");
+                    "added to 'origins' of the service");
     else if (h->content_length)
         http_refuse(c, 413, "no request here has a body");
     else if (gw_draining(c->g) && !is(h->path, "/health") && !is(h->path, "/metrics"))
