@@ -134,6 +134,8 @@ static bool read_provider(struct br_rd *r, const char *want, const char *model,
     bool has = n == 0;
     if (n > MODELS_MAX)
         r->failed = true;
+    if (offers && has && !r->failed)
+        offers(ctx, name, "");
     for (uint32_t i = 0; i < n && !r->failed; i++) {
         br_rd_str(r, offered, sizeof(offered));
         has |= strcmp(offered, model) == 0;

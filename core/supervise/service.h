@@ -43,6 +43,8 @@ int service_args_read(struct service_args *a, int argc, char **argv, struct br_e
 
 /* ---- service_load.c ---- */
 
+struct service;
+
 /* What is re-read as one, and taken as one or not at all. */
 struct service_settings {
     struct br_service_config c; /* complete: with root, uids and listeners */
@@ -51,6 +53,10 @@ struct service_settings {
     char default_model[BR_NAME_MAX];
     char *models[SERVICE_MODELS_MAX];
     unsigned nmodels;
+    char
+        wanted[BR_NAME_MAX]; /* the default model, until it is known to be one; "": none is named */
+    bool wanted_known;       /* a provider of bridle.lua takes it */
+    char providers[512];     /* of bridle.lua, for people: "'a', 'b'" */
     struct br_token tokens[BR_TOKENS_MAX];
     unsigned ntokens;
     struct br_buf cert, key, ca; /* PEM; wiped */
@@ -64,6 +70,9 @@ int tokens_read(int state_fd, const char *state_dir, struct br_token *t, unsigne
                 struct br_err *err);
 /* Which uids the names of /etc/passwd have. */
 int users_resolve(const char *passwd, struct br_service_config *c, struct br_err *err);
+/* What a refusal means for the service, where it does not say so: nothing was started, or nothing
+ * has changed. */
+void service_outcome(const struct service *sv, struct br_err *err);
 /* May these be listened at? Of what is beyond loopback: TLS or plaintext, and who may come. */
 int listeners_check(const struct br_service *s, unsigned ntokens, struct br_err *err);
 
@@ -103,7 +112,6 @@ void notify_send(const struct notify *n, const char *fmt, ...) BR_PRINTF(2, 3);
 
 /* ---- service_kid.c: a program that the service started ---- */
 
-struct service;
 struct kid;
 typedef void kid_ended_fn(struct kid *k, int status);
 struct kid_ear {

@@ -40,12 +40,34 @@ void settings_free(struct service_settings **sp)
     free(s);
 }
 
+void service_outcome(const struct service *sv, struct br_err *err)
+{
+    static const char *const said[] = {"not started", "nothing was started", "nothing has changed",
+                                       " stays", "was reloaded"};
+    char *wrong = sv->listening ? strstr(err->text, "the service was not started") : NULL;
+    size_t n = strlen(err->text);
+    if (wrong) { /* what is checked at the start is checked again; this one is the shorter word */
+        static const char kept[] = "nothing has changed";
+        char *behind = wrong + strlen("the service was not started");
+        memcpy(wrong, kept, sizeof(kept) - 1);
+        memmove(wrong + sizeof(kept) - 1, behind, strlen(behind) + 1);
+    }
+    for (size_t i = 0; i < BR_ARRAY_LEN(said); i++)
+        if (strstr(err->text, said[i]))
+            return;
+    bool sentences = strstr(err->text, ". ") != NULL;
+    const char *outcome = sv->listening ? "nothing has changed" : "the service was not started";
+    if (n + 32 > sizeof(err->text))
+        err->text[n = br_utf8_floor(err->text, sizeof(err->text) - 32)] = 0;
+    snprintf(err->text + n, sizeof(err->text) - n, "%s%c%s", sentences ? ". " : "; ",
+             sentences ? outcome[0] - 'a' + 'A' : outcome[0], outcome + 1);
+}
+
 /* ---- files ---- */
 
 static int bad_file(struct br_err *err, const char *what, const char *path, const char *why)
 {
-    return br_err_set(err, BR_E_INVALID_CONFIG, "%s '%.512s' was not read: %s; nothing has changed",
-                      what, path, why);
+    return br_err_set(err, BR_E_INVALID_CONFIG, "%s '%.512s' was not read: %s", what, path, why);
 }
 
 /* As the key of a provider is looked at. */
@@ -178,8 +200,8 @@ int users_resolve(const char *passwd, struct br_service_config *c, struct br_err
             ;
         if (!f || !p)
             return br_err_set(err, BR_E_INVALID_CONFIG,
-                              "'service.users': '%s' has no user '%s'; nothing has changed. Write "
-                              "the number of one that is known elsewhere",
+                              "'service.users': '%s' has no user '%s'. Write the number of one "
+                              "that is known elsewhere",
                               passwd, c->users[i]);
         if (c->s.nuids >= BR_SERVICE_UIDS_MAX)
             return br_err_set(err, BR_E_INVALID_CONFIG, "'service.users' has more than %u entries",
@@ -238,25 +260,30 @@ static int open_root(const struct service *sv, struct service_settings *s, struc
     BR_CLEANUP_FREE char *real = path[0] ? realpath(path, NULL) : NULL;
     if (!real || strlen(real) >= sizeof(s->c.s.root))
         return br_err_errno(err, BR_E_INVALID_CONFIG,
-                            "the root '%.512s' of workspaces cannot be used; nothing has changed",
-                            path);
+                            "the root '%.512s' of workspaces cannot be used", path);
     snprintf(s->c.s.root, sizeof(s->c.s.root), "%s", real);
     s->root_fd = open(real, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (s->root_fd < 0)
         return br_err_errno(err, BR_E_INVALID_CONFIG,
-                            "the root '%.512s' of workspaces cannot be used; nothing has changed",
-                            real);
+                            "the root '%.512s' of workspaces cannot be used", real);
     return 0;
 }
 
 /* ---- models ---- */
 
+/* A model of a provider, or "" for one that takes any. */
 static void add_model(void *ctx, const char *provider, const char *model)
 {
     struct service_settings *s = ctx;
     char name[2 * BR_NAME_MAX];
+    size_t n = strlen(provider), used = strlen(s->providers);
+    s->wanted_known |= strncmp(s->wanted, provider, n) == 0 && s->wanted[n] == '/' &&
+                       (!*model || strcmp(s->wanted + n + 1, model) == 0);
+    snprintf(name, sizeof(name), "'%s'", provider);
+    if (!strstr(s->providers, name) && used + strlen(name) + 3 < sizeof(s->providers))
+        snprintf(s->providers + used, sizeof(s->providers) - used, "%s%s", used ? ", " : "", name);
     snprintf(name, sizeof(name), "%s/%s", provider, model);
-    if (s->nmodels < SERVICE_MODELS_MAX && strlen(name) < BR_NAME_MAX &&
+    if (*model && s->nmodels < SERVICE_MODELS_MAX && strlen(name) < BR_NAME_MAX &&
         (s->models[s->nmodels] = strdup(name)))
         s->nmodels++;
 }
@@ -286,23 +313,66 @@ static void add_default(struct service_settings *s, const char *model)
         }
 }
 
-/* The one that a session gets which names none; it is offered, whatever else is. */
-static int choose_models(const struct service *sv, struct service_settings *s, const char *fallback,
-                         struct br_err *err)
+/* The one that a session gets which names none, as the operator names it. */
+static void name_wanted(const struct service *sv, struct service_settings *s, const char *fallback)
 {
     const char *asked = sv->args.model;
-    char name[BR_NAME_MAX + 8];
     if (s->scenario.len)
-        add_default(s, strncmp(asked, "scripted/", 9) == 0 ? asked : "scripted/custom");
-    else if (asked[0] && strchr(asked, '/'))
-        add_default(s, asked);
-    else if (asked[0] && (snprintf(name, sizeof(name), "openai/%s", asked), true))
-        add_default(s, name);
-    else if (fallback[0])
-        add_default(s, fallback);
+        asked = strncmp(asked, "scripted/", 9) == 0 ? asked : "scripted/custom";
+    else if (!asked[0])
+        asked = fallback;
+    snprintf(s->wanted, sizeof(s->wanted), "%s%s", asked[0] && !strchr(asked, '/') ? "openai/" : "",
+             asked);
+}
+
+static bool has_environment(void)
+{
+    return getenv("OPENAI_API_KEY") || getenv("OPENAI_BASE_URL");
+}
+
+/* As a run takes it (provider.c): what none could use is not offered. */
+static int check_wanted(const struct service_settings *s, struct br_err *err)
+{
+    char offered[512] = "";
+    const char *name = s->wanted;
+    if (strncmp(name, "scripted/", 9) == 0)
+        return s->scenario.len || strcmp(name, "scripted/default") == 0 ||
+                       strcmp(name, "scripted/demo") == 0
+                   ? 0
+                   : br_err_set(err, BR_E_INVALID_CONFIG,
+                                "there is no scripted model '%.200s': there are scripted/default "
+                                "and scripted/demo, and a scenario's with --scenario",
+                                name);
+    if (s->wanted_known || (!s->providers[0] && has_environment()))
+        return 0;
+    if (!s->providers[0])
+        return br_err_set(err, BR_E_INVALID_CONFIG,
+                          "no provider is configured for the model '%.200s'. Write one into "
+                          "bridle.lua, or set OPENAI_API_KEY or OPENAI_BASE_URL",
+                          name);
+    for (unsigned i = 0; i < s->nmodels; i++) {
+        size_t used = strlen(offered), more = strlen(s->models[i]) + 8;
+        if (used + more >= sizeof(offered))
+            break;
+        snprintf(offered + used, sizeof(offered) - used, "%s'%s'", used ? ", " : "", s->models[i]);
+    }
+    return br_err_set(
+        err, BR_E_INVALID_CONFIG,
+        "no provider of '%.200s' has the model '%.128s'. The providers are %.300s%s%s",
+        s->config_path, name, s->providers, offered[0] ? ", their models " : "", offered);
+}
+
+/* Without a name: the first that is offered, or the one that needs no provider. */
+static int choose_models(struct service_settings *s, struct br_err *err)
+{
+    int r = s->wanted[0] ? check_wanted(s, err) : 0;
+    if (r < 0)
+        return r;
+    if (s->wanted[0])
+        add_default(s, s->wanted);
     else if (s->nmodels)
         add_default(s, s->models[0]);
-    else if (!getenv("OPENAI_API_KEY") && !getenv("OPENAI_BASE_URL"))
+    else if (!s->providers[0] && !has_environment())
         add_default(s, "scripted/default");
     return s->nmodels ? 0
                       : br_err_set(err, BR_E_INVALID_CONFIG,
@@ -313,8 +383,7 @@ static int choose_models(const struct service *sv, struct service_settings *s, c
 
 /* ---- the answer of bridle-script ---- */
 
-static int complete(struct service *sv, struct service_settings *s, const char *fallback,
-                    struct br_err *err)
+static int complete(struct service *sv, struct service_settings *s, struct br_err *err)
 {
     struct br_service *b = &s->c.s;
     if (sv->args.nlisten) {
@@ -327,7 +396,7 @@ static int complete(struct service *sv, struct service_settings *s, const char *
     if (r == 0)
         r = open_root(sv, s, err);
     if (r == 0)
-        r = choose_models(sv, s, fallback, err);
+        r = choose_models(s, err);
     if (r == 0)
         r = tokens_read(sv->st->state_fd, sv->st->state_dir, s->tokens, &s->ntokens, err);
     if (r == 0)
@@ -348,6 +417,7 @@ static int on_configured(struct br_chan *c, struct br_msg *m, void *ctx, struct 
     static struct supervisor scratch;
     char fallback[BR_NAME_MAX], unused[BR_PATH_MAX];
     br_rd_str(&m->rd, fallback, sizeof(fallback));
+    name_wanted(sv, s, fallback);
     provider_models(&m->rd, add_model, s);
     uint32_t images = br_rd_u32(&m->rd);
     for (uint32_t i = 0; i < 2 * images && !m->rd.failed; i++)
@@ -358,7 +428,7 @@ static int on_configured(struct br_chan *c, struct br_msg *m, void *ctx, struct 
         return br_err_set(err, BR_E_PEER_PROTOCOL, "'%s' sent a malformed SCRIPT_CONFIGURED",
                           c->peer);
     s->answered = true;
-    (void)complete(sv, s, fallback, &s->why);
+    (void)complete(sv, s, &s->why);
     kid_kill(&sv->config);
     return 0;
 }
@@ -404,10 +474,8 @@ static int on_tls_tested(struct br_chan *c, struct br_msg *m, void *ctx, struct 
     s->answered = true;
     if (strcmp(name, "OK") != 0)
         (void)br_err_set(&s->why, BR_E_INVALID_CONFIG,
-                         "certificate '%.256s' and key '%.256s' cannot be used: %.400s; %s",
-                         s->c.cert, s->c.key, text,
-                         ((struct kid *)ctx)->sv->listening ? "nothing has changed"
-                                                            : "the service was not started");
+                         "certificate '%.256s' and key '%.256s' cannot be used: %.400s", s->c.cert,
+                         s->c.key, text);
     kid_kill((struct kid *)ctx);
     return 0;
 }
@@ -421,9 +489,8 @@ static void prepared(struct service *sv, const char *what)
     struct br_err why = sv->next->why;
     br_loop_timer_cancel(sv->loop, &sv->config_timer);
     if (!sv->next->answered && !why.code)
-        (void)br_err_set(&why, BR_E_INVALID_CONFIG,
-                         "%s '%.512s' did not finish within %u seconds; nothing has changed", what,
-                         sv->next->config_path, CONFIG_TIMEOUT_US / 1000000u);
+        (void)br_err_set(&why, BR_E_INVALID_CONFIG, "%s '%.512s' did not finish within %u seconds",
+                         what, sv->next->config_path, CONFIG_TIMEOUT_US / 1000000u);
     standing_prepared(sv->st, why.code ? -(int)why.code : 0, &why);
 }
 

@@ -161,6 +161,8 @@ static int replace_begin(struct standing *st, const char *word, uint8_t by, uid_
     snprintf(st->preparing.word, sizeof(st->preparing.word), "%s", word);
     int r = service_prepare(st->service, err);
     st->preparing.on = r == 0;
+    if (r < 0)
+        service_outcome(st->service, err);
     if (r < 0 && st->service->listening)
         (void)service_settle(st->service, false, NULL);
     return r;
@@ -172,8 +174,10 @@ void standing_prepared(struct standing *st, int code, const struct br_err *why)
     st->preparing.on = false;
     if (code == 0)
         code = reload_begin(st, st->preparing.word, st->preparing.by, st->preparing.uid, &err);
-    if (code < 0)
+    if (code < 0) {
+        service_outcome(st->service, &err);
         reload_over(st, code, &err);
+    }
 }
 
 static int on_reload(struct br_chan *ch, struct br_msg *m, void *ctx, struct br_err *err)
@@ -507,6 +511,8 @@ int standing_serve(struct standing *st, struct br_err *err)
         r = st->failed;
         *err = st->why;
     }
+    if (r < 0 && st->service && !st->service->listening)
+        service_outcome(st->service, err);
     close_all(st);
     return r;
 }

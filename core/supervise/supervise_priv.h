@@ -292,7 +292,8 @@ void kept_sweep(struct supervisor *s);
 
 /* Names of images become ids: that of --image, which must be there, and those of bridle.lua. */
 int images_resolve(struct supervisor *s, struct br_err *err);
-/* Of SCRIPT_CONFIGURED, the list of providers: each model that one names. */
+/* Of SCRIPT_CONFIGURED, the list of providers: each model that one names; "" for one that names
+ * none, and takes any. */
 typedef void provider_model_fn(void *ctx, const char *provider, const char *model);
 void provider_models(struct br_rd *r, provider_model_fn *fn, void *ctx);
 /* Which provider and model this run uses: from bridle.lua, the environment, or scripted. */

@@ -61,6 +61,7 @@ void served_reset(struct served *s)
         (void)served_ended(s);
     }
     snprintf(path, sizeof(path), "%s/tokens", s->t.state);
+    s->without = NULL;
     (void)unlink(path);
     (void)unlink(s->socket);
     (void)unlink(s->notify);
@@ -104,7 +105,8 @@ void served_become(struct served *s, char *const *more, char *const *env)
     const char *const first[] = {"bridle", "serve", "-c",         config,
                                  "-p",     policy,  "--scenario", scenario};
     for (size_t i = 0; i < BR_ARRAY_LEN(first); i++)
-        argv[a++] = (char *)(uintptr_t)first[i];
+        if (i < 2 || !s->without || strcmp(first[i & ~(size_t)1], s->without) != 0)
+            argv[a++] = (char *)(uintptr_t)first[i];
     if (!more) {
         argv[a++] = (char *)"--listen";
         argv[a++] = s->socket;

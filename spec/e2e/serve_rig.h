@@ -18,6 +18,7 @@
 #include "support/e2e.h"
 
 struct served {
+    const char *without; /* "-c", "-p" or "--scenario": the next service is not given it */
     struct e2e t;
     char bin[128];
     pid_t service; /* 0: none */

@@ -324,14 +324,88 @@ static void test_bad_reload(void **state)
     served_stop(&s);
 }
 
+/* Write a whole bridle.lua whose providers are `providers`, and a service. */
+static void with_providers(const char *providers)
+{
+    char text[1024];
+    snprintf(text, sizeof(text), "return { api = 1, %s%s%s service = { root = '%s' } }\n",
+             *providers ? "providers = { " : "", providers, *providers ? " }," : "", s.root);
+    e2e_write(&s.t, "bridle.lua", text);
+}
+
+#define LOCAL "['local'] = { base_url = 'http://127.0.0.1:9/v1', models = { 'one', 'two' } }"
+#define OPEN "open = { base_url = 'http://127.0.0.1:9/v1' }"
+
+/* A model that no session could get is not offered. */
+static void test_models(void **state)
+{
+    static const struct {
+        const char *model, *providers, *says;
+    } bad[] = {
+        {"nosuch/model", LOCAL,
+         "has the model 'nosuch/model'. The providers are 'local', their "
+         "models 'local/one', 'local/two'. The service was not started"},
+        {"local/other", LOCAL ", " OPEN, "The providers are 'local', 'open'"},
+        {"loca/one", LOCAL, "has the model 'loca/one'"},
+        {"plain", LOCAL, "has the model 'openai/plain'"},
+        {"nosuch/model", "", "no provider is configured for the model 'nosuch/model'"},
+        {"scripted/nosuch", "", "there is no scripted model 'scripted/nosuch'"},
+    };
+    (void)state;
+    served_reset(&s);
+    s.without = "--scenario";
+    for (size_t i = 0; i < BR_ARRAY_LEN(bad); i++) {
+        char *more[] = {(char *)"--model", (char *)(uintptr_t)bad[i].model, NULL};
+        with_providers(bad[i].providers);
+        served_start(&s, more, NULL);
+        expect_refusal(5, bad[i].says);
+    }
+    static const char *const good[] = {"local/two", "open/anything", "scripted/demo"};
+    for (size_t i = 0; i < BR_ARRAY_LEN(good); i++) {
+        char *more[] = {(char *)"--model", (char *)(uintptr_t)good[i], (char *)"--listen", s.socket,
+                        NULL};
+        with_providers(LOCAL ", " OPEN);
+        served_start(&s, more, NULL);
+        served_ready(&s);
+        if (i == 0) { /* taken away: refused, and what was goes on */
+            with_providers(OPEN);
+            reload(5, "has the model 'local/two'. The providers are 'open'. Nothing has changed");
+        }
+        served_stop(&s);
+    }
+    s.without = NULL;
+}
+
 /* The same at the start: nothing listens. */
 static void test_bad_start(void **state)
 {
+    char path[160];
     (void)state;
     served_reset(&s);
     served_config(&s, "lisen = {}");
     served_start(&s, NULL, NULL);
     expect_refusal(5, "did you mean 'listen'");
+    served_logged(&s, "the service was not started");
+    served_config(&s, "");
+    snprintf(path, sizeof(path), "%s/bridle.lua", s.t.dir);
+    assert_int_equal(chmod(path, 0666), 0);
+    served_start(&s, NULL, NULL);
+    expect_refusal(4, "chmod go-w it. The service was not started");
+    assert_int_equal(chmod(path, 0600), 0);
+    static const char *const named[] = {"-c", "--scenario", "-p"};
+    for (size_t i = 0; i < BR_ARRAY_LEN(named); i++) {
+        char *nope[] = {(char *)(uintptr_t)named[i], (char *)"/nope.lua", NULL};
+        s.without = named[i];
+        served_start(&s, nope, NULL);
+        expect_refusal(3, "'/nope.lua' does not exist; the service was not started");
+    }
+    s.without = NULL;
+    char *nowhere[] = {(char *)"--root", (char *)"/nowhere/at/all", NULL};
+    served_start(&s, nowhere, NULL);
+    expect_refusal(5, "the service was not started");
+    served_config(&s, "tls = { cert = '/nowhere.pem', key = '/nowhere.key' }");
+    served_start(&s, NULL, NULL);
+    expect_refusal(5, "No such file or directory; the service was not started");
     served_config(&s, "");
     e2e_write(&s.t, "policy.lua", "return 7");
     served_start(&s, NULL, NULL);
@@ -514,9 +588,10 @@ int main(void)
         cmocka_unit_test(test_notify),         cmocka_unit_test(test_activation),
         cmocka_unit_test(test_bad_activation), cmocka_unit_test(test_sockets),
         cmocka_unit_test(test_reload),         cmocka_unit_test(test_bad_reload),
-        cmocka_unit_test(test_bad_start),      cmocka_unit_test(test_certificates),
-        cmocka_unit_test(test_drain),          cmocka_unit_test(test_drain_is_over),
-        cmocka_unit_test(test_run_too_late),   cmocka_unit_test(test_second_signal),
+        cmocka_unit_test(test_bad_start),      cmocka_unit_test(test_models),
+        cmocka_unit_test(test_certificates),   cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_drain_is_over),  cmocka_unit_test(test_run_too_late),
+        cmocka_unit_test(test_second_signal),
     };
     e2e_isolate();
     return cmocka_run_group_tests(tests, open_all, close_all);
