@@ -14,7 +14,7 @@
 
 #include "gateway/conn_priv.h"
 
-#define OUT_IOV 64u
+#define OUT_IOV 128u
 #define OUT_BYTES (512u * 1024) /* of one call */
 #define PONG_MAX 125u
 
