@@ -119,11 +119,13 @@ struct audit {
     struct recorder rec;
     struct text_stream streams[AUDIT_STREAMS_MAX];
     int text_timer;
-    struct batch filling; /* taken, and committed unless a commit failed */
-    struct batch syncing; /* committed; the disk is waited for */
-    bool in_sync;         /* it is, in the background, up to sync_rows */
+    struct batch batches[3];
+    unsigned filling; /* one is filled: taken, and committed unless a commit failed */
+    unsigned syncing; /* one is committed; the disk is waited for */
+    bool in_sync;     /* it is, in the background, up to sync_rows */
+    bool many;        /* the sync before was of many messages: more come soon */
+    unsigned at_once; /* syncs that are waited for */
     uint64_t sync_rows, sync_started_us;
-    unsigned at_once;     /* syncs that are waited for */
     struct br_err broken; /* the first failure; nothing is stored after it but the end */
     /* feed */
     uint64_t sent; /* rows that the client has */

@@ -1,8 +1,9 @@
 /*
- * Messages of the session, many at a time. What waits is taken together and committed; the disk is
- * waited for in the background, and meanwhile the next is taken and committed: its sync begins when
- * the one before is over. What is on disk is shown to the client and answered, in order. A few
- * messages alone, as most of the time, are synced at once.
+ * Messages of the session, many at a time. What waits is taken, half of what a session may have on
+ * its way, and committed; the disk is waited for in the background, and meanwhile the other half is
+ * taken and committed: its sync begins when the one before is over. What is on disk is shown to the
+ * client and answered, in order, while the next sync runs. A few messages alone, as most of the
+ * time, are synced at once.
  *
  * The first failure of redaction, schema or store is also the last thing that happens but for the
  * end of the record: every later message of the session is answered with the same failure.
@@ -13,15 +14,20 @@
 
 /* Fewer than these are not worth a wait in the background. */
 #define ALONE_MAX 4u
+/* While one half is brought to the disk and read by the client, the next is prepared. */
+#define HALF (AUDIT_BATCH_MAX / 2)
+/* Where there are many, the next one is looked for so long before one sleeps. */
+#define SOON_US 20u
 /* Where the disk or the processors are busy, two halves by turns take longer than one whole, and
  * the kernel's worker comes late: after a sync that took so long, so many are waited for at once.
  */
-#define SLOW_US 5000u
+#define SLOW_US 1000u
 #define AT_ONCE 16u
 
 struct reply *batch_reply(struct audit *a, uint64_t id)
 {
-    struct reply *rep = &a->filling.replies[a->filling.n++];
+    struct batch *b = &a->batches[a->filling];
+    struct reply *rep = &b->replies[b->n++];
     *rep = (struct reply){.id = id};
     return rep;
 }
@@ -97,15 +103,21 @@ static int finish(struct audit *a, struct batch *b, int r, const struct br_err *
 
 /* ---- taking ---- */
 
-/* What waits at the session's channel, as far as there is room, and commit it. */
+/* What waits at the session's channel, as far as there is room, and commit it. Who sends many at
+ * once is not done when the first is there. */
 static int take(struct audit *a, struct br_err *err)
 {
-    unsigned before = a->filling.n;
-    int r = br_chan_drain(&a->session, AUDIT_BATCH_MAX - before, err);
+    struct batch *b = &a->batches[a->filling];
+    unsigned before = b->n, room = AUDIT_BATCH_MAX - before;
+    unsigned most = before + (a->at_once || room < HALF ? room : HALF);
+    int r;
+    do {
+        r = br_chan_drain(&a->session, most - b->n, err);
+    } while (r > 0 && a->many && b->n < most && br_chan_soon(&a->session, SOON_US));
     struct br_err why = {.code = BR_OK};
     int c = recorder_commit_later(&a->rec, &why);
-    for (unsigned i = before; i < a->filling.n && c < 0; i++)
-        batch_settle(a, &a->filling.replies[i], c, &why);
+    for (unsigned i = before; i < b->n && c < 0; i++)
+        batch_settle(a, &b->replies[i], c, &why);
     return r < 0 ? r : 0;
 }
 
@@ -113,48 +125,64 @@ static int take(struct audit *a, struct br_err *err)
 
 static int on_synced(void *ctx, int fd, short revents, struct br_err *err);
 
-/* Everything that is committed is on disk now, or that failed. */
-static int finish_sync(struct audit *a, int r, const struct br_err *why, struct br_err *err)
+/* Begin to sync what was committed: 1 in the background, 0 it is on disk, or that failed. */
+static int start_sync(struct audit *a, struct br_err *why)
 {
-    if (r == 0 && a->sync_rows > a->rec.durable)
-        a->rec.durable = a->sync_rows;
-    return finish(a, &a->syncing, r, why, err);
+    a->syncing = a->filling;
+    a->filling = (a->filling + 1) % BR_ARRAY_LEN(a->batches);
+    a->sync_rows = a->rec.committed.rows;
+    unsigned n = a->batches[a->syncing].n;
+    bool wait = (n < ALONE_MAX && !a->many) || a->at_once;
+    a->at_once -= a->at_once > 0;
+    a->many = n >= HALF / 2;
+    a->sync_started_us = br_now_us();
+    int r = wait ? br_store_sync(a->rec.store, why) : br_store_sync_begin(a->rec.store, why);
+    if (r > 0 && br_loop_watch(a->loop, br_store_sync_fd(a->rec.store), POLLIN, on_synced, a) < 0)
+        r = br_store_sync_end(a->rec.store, true, why);
+    a->in_sync = r > 0;
+    return r;
+}
+
+/* The rows up to `rows` are on disk now, or that failed. */
+static int finish_sync(struct audit *a, unsigned batch, uint64_t rows, int r,
+                       const struct br_err *why, struct br_err *err)
+{
+    if (r == 0 && rows > a->rec.durable)
+        a->rec.durable = rows;
+    return finish(a, &a->batches[batch], r, why, err);
 }
 
 /* Begin to sync what was committed, unless that is under way. */
 static int begin_sync(struct audit *a, struct br_err *err)
 {
     struct br_err why = {.code = BR_OK};
-    if (a->in_sync || !a->filling.n)
+    if (a->in_sync || !a->batches[a->filling].n)
         return 0;
-    a->syncing = a->filling;
-    a->filling.n = 0;
-    a->sync_rows = a->rec.committed.rows;
-    bool wait = a->syncing.n < ALONE_MAX || a->at_once;
-    a->at_once -= a->at_once > 0;
-    int r = wait ? br_store_sync(a->rec.store, &why) : br_store_sync_begin(a->rec.store, &why);
-    if (r <= 0)
-        return finish_sync(a, r, &why, err);
-    a->in_sync = true;
-    a->sync_started_us = br_now_us();
-    r = br_loop_watch(a->loop, br_store_sync_fd(a->rec.store), POLLIN, on_synced, a);
-    return r < 0 ? br_err_set(err, BR_E_INTERNAL, "the sync could not be watched") : 0;
+    int r = start_sync(a, &why);
+    return r > 0 ? 0 : finish_sync(a, a->syncing, a->sync_rows, r, &why, err);
 }
 
-/* Collect the one that is under way; -BR_E_TIMEOUT: it is not over. */
+/* Collect the one that is under way, and begin the next before what is on disk is shown;
+ * -BR_E_TIMEOUT: it is not over. */
 static int end_sync(struct audit *a, bool wait, struct br_err *err)
 {
-    struct br_err why = {.code = BR_OK};
+    struct br_err why = {.code = BR_OK}, next_why = {.code = BR_OK};
     if (!a->in_sync)
         return 0;
-    int r = br_store_sync_end(a->rec.store, wait, &why);
+    int r = br_store_sync_end(a->rec.store, wait, &why), next = 1;
     if (r == -BR_E_TIMEOUT)
         return r;
     a->in_sync = false;
     if (br_now_us() - a->sync_started_us > SLOW_US)
         a->at_once = AT_ONCE;
     br_loop_unwatch(a->loop, br_store_sync_fd(a->rec.store));
-    return finish_sync(a, r, &why, err);
+    unsigned done = a->syncing;
+    uint64_t rows = a->sync_rows;
+    if (r == 0 && !a->at_once && a->batches[a->filling].n)
+        next = start_sync(a, &next_why);
+    int shown = finish_sync(a, done, rows, r, &why, err);
+    int n = next > 0 ? 0 : finish_sync(a, a->syncing, a->sync_rows, next, &next_why, err);
+    return shown < 0 ? shown : n;
 }
 
 static int on_synced(void *ctx, int fd, short revents, struct br_err *err)
@@ -172,7 +200,7 @@ static int on_synced(void *ctx, int fd, short revents, struct br_err *err)
 
 int batch_serve(struct audit *a, struct br_err *err)
 {
-    if (a->filling.n == AUDIT_BATCH_MAX) { /* the disk is slower than the session */
+    if (a->batches[a->filling].n == AUDIT_BATCH_MAX) { /* the disk is slower than the session */
         record_watch(a, false);
         return -BR_E_TIMEOUT;
     }
@@ -184,7 +212,7 @@ int batch_serve(struct audit *a, struct br_err *err)
 int batch_flush(struct audit *a, struct br_err *err)
 {
     int r = 0;
-    while (r == 0 && (a->in_sync || a->filling.n)) {
+    while (r == 0 && (a->in_sync || a->batches[a->filling].n)) {
         r = end_sync(a, true, err);
         if (r == 0)
             r = begin_sync(a, err);
@@ -198,5 +226,6 @@ void batch_forget(struct audit *a)
     if (a->in_sync)
         (void)br_store_sync_end(a->rec.store, true, &why);
     a->in_sync = false;
-    a->filling.n = a->syncing.n = 0;
+    for (unsigned i = 0; i < BR_ARRAY_LEN(a->batches); i++)
+        a->batches[i].n = 0;
 }
