@@ -216,6 +216,36 @@ static void test_many_appends_are_answered_in_order(void **state)
     }
 }
 
+/* One of many on their way is refused: those before it are stored, shown and answered so, each of
+ * those after it is refused, and all answers come in order. */
+static void test_refused_among_many(void **state)
+{
+    struct harness *h = *state;
+    static const int refused[] = {0, 1, 31, 32, 33, 63, 64, 65, 99};
+    for (size_t k = 0; k < BR_ARRAY_LEN(refused); k++) {
+        char run[32];
+        snprintf(run, sizeof(run), "run_%zu", k);
+        h_record(h, ALL, run);
+        h_begin(h);
+        uint64_t first = h->next_id + 1;
+        for (int i = 0; i < 100; i++)
+            h_send_append(h, i == refused[k] ? "no.such" : "bridle.notice", "kernel", H_NOTICE);
+        for (int i = 0; i < 100; i++) {
+            h_expect(h, &h->session, i < refused[k] ? BR_MSG_APPENDED : BR_MSG_APPEND_FAILED);
+            assert_int_equal(h->m.id, first + (unsigned)i);
+            if (i < refused[k])
+                assert_int_equal(h->m.row, 3 + i);
+        }
+        for (int i = 0; i < 2 + refused[k]; i++) {
+            h_event(h);
+            assert_int_equal(h->m.row, i + 1);
+        }
+        kill(h->pid, SIGKILL);
+        h_wait(h);
+        assert_int_equal(h_read_back(h, run, NULL, 0), 2 + refused[k]);
+    }
+}
+
 static void test_client_that_does_not_read(void **state)
 {
     struct harness *h = *state;
@@ -533,6 +563,7 @@ int main(void)
         T(test_close_leaves_a_complete_record_alone),
         T(test_supervisor_dies),
         T(test_many_appends_are_answered_in_order),
+        T(test_refused_among_many),
         T(test_client_that_does_not_read),
         T(test_client_that_never_reads_does_not_stop_the_end),
         T(test_client_that_goes_away),
