@@ -1,10 +1,10 @@
 /*
  * bridle acp: the Agent Client Protocol on standard input and output, as editors start an agent. A
  * line is one JSON message; it becomes a text frame to the service, and what the service says
- * becomes a line. Nothing of it is looked into: the gateway is the agent, this is a pipe with
- * limits. Standard output carries the protocol and nothing else; what goes wrong is said on
- * standard error. Neither the editor nor the service is trusted with more than the size of one
- * message.
+ * becomes a line. The gateway is the agent, this is a pipe with limits; what it looks for in the
+ * messages is which of them are answered, since it leaves only then. Standard output carries the
+ * protocol and nothing else; what goes wrong is said on standard error. Neither the editor nor the
+ * service is trusted with more than the size of one message.
  */
 #include <errno.h>
 #include <limits.h>
@@ -25,6 +25,9 @@
 /* What may wait for a service that reads slowly, before the editor has to wait. */
 #define QUEUE_BYTES (2u * 1024 * 1024)
 #define LOOK_AGAIN_US (10u * 1000)
+/* What answers may take once standard input has ended; and a prompt, which has to be ended. */
+#define ANSWERS_US (4u * 1000 * 1000)
+#define PROMPTS_US (30u * 1000 * 1000)
 
 struct bridge {
     struct br_loop *loop;
@@ -32,6 +35,8 @@ struct bridge {
     struct br_buf line; /* the beginning of one */
     bool skip;          /* it was too long: until its end */
     bool in_ended, done;
+    bool cut;             /* in the middle of a line */
+    struct acp_owed owed; /* answers that are to come */
     int timer, signals;
 };
 
@@ -51,6 +56,10 @@ static int put(struct bridge *b, const uint8_t *p, size_t n, struct br_err *err)
         if (b->done || !f[0].revents)
             continue;
         ssize_t m = write(STDOUT_FILENO, p, n < PIPE_BUF ? n : PIPE_BUF);
+        if (m < 0 && errno == EPIPE && b->in_ended) { /* the editor has gone altogether */
+            b->done = true;
+            continue;
+        }
         if (m < 0 && errno != EINTR && errno != EAGAIN)
             return br_err_errno(err, BR_E_IO, "standard output could not be written to");
         p += m > 0 ? m : 0;
@@ -70,7 +79,12 @@ static int on_message(void *ctx, const char *text, size_t n, struct br_err *err)
     for (size_t i = 0; i < n; i++)
         if (m.data[i] == '\n' || m.data[i] == '\r')
             m.data[i] = ' ';
-    return put(ctx, m.data, m.len, err);
+    struct bridge *b = ctx;
+    int r = put(b, m.data, m.len, err);
+    acp_owed_heard(&b->owed, text, n);
+    if (b->in_ended && acp_owed_count(&b->owed) == 0)
+        b->done = true;
+    return r;
 }
 
 /* A line that the service never gets is answered here, as it would. */
@@ -101,6 +115,7 @@ static int take_line(struct bridge *b, const uint8_t *p, size_t n, struct br_err
         return 0;
     if (!br_utf8_valid(p, n))
         return refuse_line(b, -32700, "ACP_PARSE_ERROR", "the line is not valid UTF-8", err);
+    acp_owed_sent(&b->owed, (const char *)p, n);
     return br_cli_remote_send(b->remote, (const char *)p, n, err);
 }
 
@@ -151,14 +166,39 @@ static int on_timer(void *ctx, struct br_err *err)
     return 0;
 }
 
+static int on_late(void *ctx, struct br_err *err)
+{
+    struct bridge *b = ctx;
+    b->timer = 0;
+    return br_err_set(
+        err, BR_E_TIMEOUT,
+        "standard input has ended, and what was asked was not answered in time (%u open "
+        "requests); the service was left",
+        acp_owed_count(&b->owed));
+}
+
+/* What was asked is answered all the same; but a prompt, of which nobody could see more, is
+ * canceled first. */
 static int end_of_input(struct bridge *b, struct br_err *err)
 {
-    b->in_ended = b->done = true;
+    BR_CLEANUP_BUF struct br_buf cancels = BR_BUF_INIT(QUEUE_BYTES);
+    b->in_ended = true;
+    b->cut = b->line.len || b->skip;
+    b->done = acp_owed_count(&b->owed) == 0;
     br_loop_unwatch(b->loop, STDIN_FILENO);
-    if (b->line.len || b->skip)
-        return br_err_set(err, BR_E_INVALID_FRAME,
-                          "standard input ended inside of a line; what it began was not sent");
-    return 0;
+    if (b->done)
+        return 0;
+    bool prompts = acp_owed_cancels(&b->owed, &cancels);
+    int r = 0;
+    for (size_t at = 0, n; r == 0 && at < cancels.len; at += n + 1) {
+        n = (size_t)((uint8_t *)memchr(cancels.data + at, '\n', cancels.len - at) -
+                     (cancels.data + at));
+        r = br_cli_remote_send(b->remote, (const char *)cancels.data + at, n, err);
+    }
+    b->timer = br_loop_timer(b->loop, prompts ? PROMPTS_US : ANSWERS_US, on_late, b);
+    if (r == 0 && b->timer < 0)
+        return br_err_set(err, BR_E_INTERNAL, "the end of waiting could not be set");
+    return r;
 }
 
 static int on_input(void *ctx, int fd, short revents, struct br_err *err)
@@ -241,6 +281,9 @@ static int find_service(struct bridge *b, const struct br_cli_args *a, struct ac
         return br_err_set(err, BR_E_USAGE,
                           "'--connect' names a service that runs; '--root', '--config', '--policy' "
                           "and '--scenario' are for one of its own; nothing was connected");
+    if (!br_cli_opt(a, "cert") != !br_cli_opt(a, "key"))
+        return br_err_set(err, BR_E_USAGE,
+                          "'--cert' and '--key' belong together; nothing was connected");
     if (!mine) {
         int r = connect_to(b, a, url ? url : "", err);
         if (url || (r != -BR_E_PEER_GONE && r != -BR_E_NOT_FOUND))
@@ -267,6 +310,9 @@ int br_cli_acp(const struct br_cli_args *a)
                         "bridle-acp(1). Ctrl-D ends it.\n");
     if (r == 0)
         r = br_loop_run(b.loop, &b.done, &err);
+    if (r == 0 && b.cut)
+        r = br_err_set(&err, BR_E_INVALID_FRAME,
+                       "standard input ended inside of a line; what it began was not sent");
     br_cli_remote_close(&b.remote, BR_WS_CLOSE_NORMAL, "");
     acp_service_stop(&own);
     if (b.loop)
@@ -274,5 +320,6 @@ int br_cli_acp(const struct br_cli_args *a)
     br_loop_free(&b.loop);
     br_close(&b.signals);
     br_buf_free(&b.line);
+    acp_owed_free(&b.owed);
     return r < 0 ? br_cli_fail(&err) : 0;
 }

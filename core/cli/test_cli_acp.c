@@ -185,6 +185,29 @@ static void flood(struct peer *p)
     peer_drain(p);
 }
 
+/* Answers a request only after what the editor sends at the end of its input. */
+static void answer_late(struct peer *p)
+{
+    peer_read_request(p);
+    peer_accept(p, "acp.v1");
+    (void)peer_next(p);
+    peer_text(p, "{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{}}");
+    while (peer_next(p) && !strstr(p->text, "session/cancel"))
+        ;
+    peer_text(p, "{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"result\":{\"stopReason\":\"cancelled\"}}");
+    peer_text(p,
+              "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"no\"}}");
+    peer_text(p, "{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"late\":true}}");
+    peer_drain(p);
+}
+
+static void never_answer(struct peer *p)
+{
+    peer_read_request(p);
+    peer_accept(p, "acp.v1");
+    peer_drain(p);
+}
+
 /* ---- tests ---- */
 
 static void test_lines_are_messages(void **state)
@@ -249,6 +272,53 @@ static void test_long_lines(void **state)
     forget(&e);
     peer_stop(peer);
     free(text);
+}
+
+/* What was asked before the end of input is answered; a prompt is canceled for that. */
+static void test_answers_after_the_end(void **state)
+{
+    (void)state;
+    struct editor e;
+    pid_t peer = peer_start("s", NULL, 1, answer_late);
+    start(&e, "--connect", at);
+    say_text(&e, "{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"session/prompt\",\"params\":{"
+                 "\"sessionId\":\"s \\\"1\",\"prompt\":[]}}\nno json\n"
+                 "{\"jsonrpc\":\"2.0\",\"method\":\"note\"}\n"
+                 "{\"jsonrpc\":\"2.0\",\"id\":9,\"result\":null}\n"
+                 "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"initialize\"}\n");
+    hear(&e, 1);
+    assert_int_equal(end(&e), 0);
+    assert_int_equal(lines(&e.got), 4);
+    assert_non_null(strstr((char *)e.got.data, "\"late\":true"));
+    assert_string_equal((char *)e.said.data, "");
+    forget(&e);
+    peer_stop(peer);
+    BR_CLEANUP_BUF struct br_buf log = BR_BUF_INIT(1 << 16);
+    BR_CLEANUP_FD int fd = open("log", O_RDONLY | O_CLOEXEC);
+    assert_int_equal(br_read_all(fd, &log, "log", NULL), 0);
+    const char *told = strstr(br_buf_cstr(&log), "session/cancel");
+    assert_non_null(told);
+    assert_non_null(strstr(told, "{\"sessionId\":\"s \\\"1\"}"));
+    assert_null(strstr(told + 1, "session/cancel"));
+    /* the same for an editor that has gone: nobody is told */
+    peer = peer_start("s", NULL, 1, answer_late);
+    start(&e, "--connect", at);
+    say_text(&e, "{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"session/prompt\",\"params\":{"
+                 "\"sessionId\":\"s\"}}\n");
+    hear(&e, 1);
+    br_close(&e.out);
+    assert_int_equal(end(&e), 0);
+    assert_string_equal((char *)e.said.data, "");
+    forget(&e);
+    peer_stop(peer);
+    /* one that never comes */
+    peer = peer_start("s", NULL, 1, never_answer);
+    start(&e, "--connect", at);
+    say_text(&e, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\"}\n");
+    assert_int_equal(end(&e), 7);
+    assert_non_null(strstr((char *)e.said.data, "(1 open requests)"));
+    forget(&e);
+    peer_stop(peer);
 }
 
 static void test_bad_lines(void **state)
@@ -362,6 +432,7 @@ int main(void)
         cmocka_unit_test(test_lines_are_messages),
         cmocka_unit_test(test_messages_are_lines),
         cmocka_unit_test(test_long_lines),
+        cmocka_unit_test(test_answers_after_the_end),
         cmocka_unit_test(test_bad_lines),
         cmocka_unit_test(test_server_that_is_none),
         cmocka_unit_test(test_arguments),
