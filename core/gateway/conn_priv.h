@@ -310,6 +310,7 @@ struct gateway {
     uint64_t next_id, started_us, max_files;
     void *sessions, *replays, *otlp;
     int log_fd;
+    enum br_log_level log_max;    /* what is less is not logged */
     uint64_t log_at, log_dropped; /* the rate of warnings; lines that were not written */
 };
 

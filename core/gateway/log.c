@@ -26,7 +26,7 @@ void gw_log(struct gateway *g, enum br_log_level level, const char *event, ...)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
     struct pollfd p = {.fd = g->log_fd, .events = POLLOUT};
-    if (level > BR_LOG_INFO)
+    if (level > g->log_max)
         return;
     if ((level == BR_LOG_WARN &&
          !peer_rate(&g->log_at, br_now_us(), LOG_WARNING_US, LOG_WARNINGS_BURST)) ||

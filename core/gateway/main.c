@@ -355,12 +355,14 @@ static int gateway_run(struct gateway *g, struct br_err *err)
     return r;
 }
 
-int main(void)
+/* --quiet: only warnings and errors are logged. */
+int main(int argc, char **argv)
 {
     static struct gateway g = {
         .tls.fd = -1, .auth.diag = -1, .sup_out = -1, .log_fd = STDERR_FILENO};
     struct br_err err = {.code = BR_OK};
     br_log_init("bridle-gateway", BR_LOG_WARN);
+    g.log_max = argc > 1 && strcmp(argv[1], "--quiet") == 0 ? BR_LOG_WARN : BR_LOG_INFO;
     /* it ends with bridled, which a terminal's ^C and a service manager ask, too */
     const int ignored[] = {SIGPIPE, SIGINT, SIGTERM, SIGHUP};
     for (size_t i = 0; i < BR_ARRAY_LEN(ignored); i++)

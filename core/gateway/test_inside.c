@@ -60,6 +60,7 @@ void inside_start(void)
     inside.settings.nlisteners = 1;
     inside.settings.listeners[0].kind = BR_LISTENER_UNIX;
     inside.log_fd = -1;
+    inside.log_max = BR_LOG_INFO;
     inside.held_max = CONN_HELD_MAX;
     inside.auth.diag = -1;
     inside.auth.bridled = 1000;

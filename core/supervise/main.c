@@ -384,6 +384,8 @@ static int serve_clients(int argc, char **argv)
     if (r == 0)
         snprintf(st.asked_path, sizeof(st.asked_path), "%s", sv.args.policy);
     st.beside = sv.args.beside;
+    if (st.beside) /* who started it has its own things to say */
+        br_log_init("bridled", BR_LOG_WARN);
     if (r == 0 && drop_capabilities(&err) == 0 && standing_serve(&st, &err) == 0)
         return 0;
     br_log(BR_LOG_ERROR, "%s", err.text);

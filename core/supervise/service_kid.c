@@ -46,9 +46,11 @@ static void forget_signals(void)
 }
 
 /* Both run in the child, and only return on failure. */
-static void become_role(const char *binary, uid_t uid, int channel, int bin, pid_t parent)
+static void become_role(const char *binary, uid_t uid, bool quiet, int channel, int bin,
+                        pid_t parent)
 {
-    char *argv[] = {(char *)(uintptr_t)binary, NULL}, *env[4] = {NULL};
+    char *argv[] = {(char *)(uintptr_t)binary, quiet ? (char *)(uintptr_t) "--quiet" : NULL, NULL};
+    char *env[4] = {NULL};
 #ifdef BR_SANITIZED
     static char asan[1024], ubsan[1024];
     unsigned n = 0;
@@ -122,7 +124,7 @@ static int start(struct service *sv, struct kid *k, const char *name, uid_t uid,
     k->pid = fork();
     if (k->pid == 0) {
         if (role)
-            become_role(name, uid, theirs, bin, self);
+            become_role(name, uid, sv->args.beside && k == &sv->gateway, theirs, bin, self);
         else
             become_private(sv, theirs);
         br_log(BR_LOG_ERROR, "'%s' could not be started: %s", name, strerror(errno));
