@@ -280,6 +280,15 @@ static int put_pem(struct br_out *o, const char *path, const char *what, struct 
     return r;
 }
 
+/* What no TLS server says. */
+static const char *hint_plain(const struct handshake *h)
+{
+    return strstr(h->text, "wrong version number") || strstr(h->text, "packet length too long") ||
+                   strstr(h->text, "http request")
+               ? "; who listens there seems to speak no TLS: without it the URL begins with ws://"
+               : "";
+}
+
 /* Ask for the handshake on the channel, and wait for what came of it. */
 static int ask_tls(int chan, const struct br_cli_url *u, const struct br_cli_remote_options *o,
                    int net, int plain, struct br_err *err)
@@ -311,7 +320,7 @@ static int ask_tls(int chan, const struct br_cli_url *u, const struct br_cli_rem
     if (r < 0)
         return r;
     int code = code_of(h.code);
-    return code ? br_err_set(err, (enum br_code)code, "%s", h.text) : 0;
+    return code ? br_err_set(err, (enum br_code)code, "%s%s", h.text, hint_plain(&h)) : 0;
 }
 
 int br_remote_secure(const struct br_cli_url *u, const struct br_cli_remote_options *o, int *fd,

@@ -18,6 +18,8 @@
 #define TOKEN_MAX 1024u
 #define OUT_MAX (4u * BR_CLI_REMOTE_MESSAGE_MAX)
 #define CLOSE_US (1000u * 1000)
+/* How an answer of TLS begins to what is none. */
+#define TLS_ALERT 0x15
 #define FRAGMENTS_MAX 4096u
 /* So much may wait for its user before nothing more is read. */
 #define HELD_MAX (8u * 1024 * 1024)
@@ -98,6 +100,18 @@ static int token_file(char token[TOKEN_MAX + 2], const char *path, struct br_err
     return check_token(token, (size_t)n, where, err);
 }
 
+/* As a token's file; one that is not there is said to be missing when it is read. */
+static int check_key(const char *path, struct br_err *err)
+{
+    struct stat st;
+    if (!path || stat(path, &st) < 0 || !(st.st_mode & S_IRWXO))
+        return 0;
+    return br_err_set(err, BR_E_INVALID_CONFIG,
+                      "every user of this machine may use the private key '%.256s'; nothing was "
+                      "connected. chmod 600 it, and have another one made",
+                      path);
+}
+
 static int get_token(char token[TOKEN_MAX + 2], const struct br_cli_remote_options *o,
                      struct br_err *err)
 {
@@ -144,11 +158,26 @@ static int protocol_failure(struct br_err *err)
     return -BR_E_PEER_PROTOCOL;
 }
 
-static int read_head(struct br_cli_remote *r, uint8_t *buf, size_t cap, size_t *have,
-                     struct br_http_head *head, uint64_t until, struct br_err *err)
+/* It has closed. */
+static int no_head(const struct br_cli_url *u, size_t have, struct br_err *err)
+{
+    if (u->tls || u->local || have)
+        return br_err_set(err, BR_E_PEER_GONE,
+                          "the server closed the connection during the handshake");
+    return br_err_set(err, BR_E_PEER_GONE,
+                      "the server closed the connection during the handshake; if it speaks TLS, "
+                      "the URL begins with wss://");
+}
+
+static int read_head(struct br_cli_remote *r, const struct br_cli_url *u, uint8_t *buf, size_t cap,
+                     size_t *have, struct br_http_head *head, uint64_t until, struct br_err *err)
 {
     *have = 0;
     for (;;) {
+        if (*have && buf[0] == TLS_ALERT)
+            return br_err_set(err, BR_E_PEER_PROTOCOL,
+                              "protocol failure: the server speaks TLS; then the URL begins with "
+                              "wss://");
         if (*have) {
             int n = br_http_response((char *)buf, *have, head, err);
             if (n < 0)
@@ -169,8 +198,7 @@ static int read_head(struct br_cli_remote *r, uint8_t *buf, size_t cap, size_t *
             continue;
         }
         if (k <= 0)
-            return br_err_set(err, BR_E_PEER_GONE,
-                              "the server closed the connection during the handshake");
+            return no_head(u, *have, err);
         *have += (size_t)k;
     }
 }
@@ -207,12 +235,18 @@ static int shake_hands(struct br_cli_remote *r, const struct br_cli_url *u,
     uint8_t buf[BR_WS_HEAD_MAX];
     struct br_http_head head;
     size_t have;
-    int n = read_head(r, buf, sizeof(buf), &have, &head, until, err);
+    int n = read_head(r, u, buf, sizeof(buf), &have, &head, until, err);
     if (n < 0)
         return n;
     code = br_ws_check_accept(&head, key, o->protocol, err);
     if (code == -BR_E_PEER_PROTOCOL)
         return protocol_failure(err);
+    if (code == -BR_E_DENIED && head.status == 401 && token[0])
+        return br_err_set(err, BR_E_DENIED,
+                          "the server refused the token of %s%.256s%s (401): it does not know it, "
+                          "or not any more; 'bridle token add' there makes another one",
+                          o->token_file ? "'" : "", o->token_file ? o->token_file : "BRIDLE_TOKEN",
+                          o->token_file ? "'" : "");
     return code < 0 ? code : keep_early(r, buf + n, have - (size_t)n);
 }
 
@@ -499,6 +533,8 @@ int br_cli_remote_open(struct br_cli_remote **out, struct br_loop *loop, const s
     signal(SIGPIPE, SIG_IGN);
     char token[TOKEN_MAX + 2];
     int code = get_token(token, &o, err);
+    if (code == 0)
+        code = check_key(o.key, err);
     if (code == 0)
         code = br_remote_dial(u, &o, &r->fd, err);
     if (code == 0 && u->tls)
