@@ -323,6 +323,13 @@ void br_cli_view_summary(struct br_cli_view *v);
 bool br_cli_view_status(const struct br_cli_view *v, char *dst, size_t cap);
 /* Text that was written by somebody else, on one line, at most `max` columns. */
 void br_cli_put_line(struct br_buf *b, const char *s, size_t n, unsigned max);
+/*
+ * Visible text of one line, broken at blanks into lines of at most `width` columns. The first
+ * begins at `column`, each other one behind `indent` blanks. `joint` stands before each break; with
+ * one, what is in single quotes is a word.
+ */
+void br_cli_put_words(struct br_buf *b, const char *s, size_t n, unsigned column, unsigned indent,
+                      unsigned width, const char *joint);
 /* The same stored JSON on one line, with what a terminal acts on as \u escapes. */
 void br_cli_put_json_safe(struct br_buf *b, const char *s, size_t n);
 

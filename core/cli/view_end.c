@@ -2,6 +2,7 @@
  * The two ends of a view: the header that says what is going to run under which rules, and the
  * summary. Also how quantities are written.
  */
+#include <limits.h>
 #include <stdlib.h>
 
 #include "cli/view_priv.h"
@@ -167,6 +168,44 @@ static void put_asks(struct br_cli_view *v)
     br_buf_printf(&v->out, "\n");
 }
 
+static void put_did(struct br_cli_view *v)
+{
+    bool narrow = v->width < 64;
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(1024);
+    head(v, "did");
+    if (!v->exec) {
+        view_put_count(&b, v->steps);
+        br_buf_printf(&b, v->steps == 1 ? " step, " : " steps, ");
+    }
+    view_put_count(&b, v->tool_calls);
+    br_buf_printf(&b, narrow ? " call%s" : " tool call%s", v->tool_calls == 1 ? "" : "s");
+    if (!v->exec) {
+        br_buf_printf(&b, ", ");
+        view_put_count(&b, v->prompt_tokens + v->completion_tokens);
+        br_buf_printf(&b, " tokens%s", v->scripted && !narrow ? " (scripted provider)" : "");
+    }
+    if (v->last_us > v->first_us) {
+        br_buf_printf(&b, ", ");
+        view_put_duration(&b, (v->last_us - v->first_us) / 1000);
+    }
+    br_cli_put_words(&v->out, (char *)b.data, b.len, 13, 13, v->width, "");
+    br_buf_printf(&v->out, "\n");
+}
+
+/* A command to be copied: a narrow terminal gets it in lines that a shell joins again. */
+static void put_record(struct br_cli_view *v)
+{
+    const char *how = v->record ? v->record : "bridle show";
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(BR_VIEW_MAX);
+    head(v, "record");
+    br_cli_put_line(&b, how, strlen(how), (unsigned)strlen(how) + 16);
+    br_buf_put_u8(&b, ' ');
+    br_cli_put_line(&b, v->run_id, strlen(v->run_id), 48);
+    br_cli_put_words(&v->out, (char *)b.data, b.len, 13, 4, v->width < 64 ? v->width : UINT_MAX / 2,
+                     " \\");
+    br_buf_printf(&v->out, "\n");
+}
+
 void br_cli_view_summary(struct br_cli_view *v)
 {
     view_text_end(v);
@@ -178,37 +217,14 @@ void br_cli_view_summary(struct br_cli_view *v)
     br_buf_printf(&v->out, "\n");
     if (v->note[0] && strcmp(v->note, v->last_error) != 0)
         view_labeled(v, "  why", 13, v->note, strlen(v->note), 4);
-    head(v, "did");
-    if (!v->exec) {
-        view_put_count(&v->out, v->steps);
-        br_buf_printf(&v->out, v->steps == 1 ? " step, " : " steps, ");
-    }
-    view_put_count(&v->out, v->tool_calls);
-    br_buf_printf(&v->out, v->width < 64 ? " call%s" : " tool call%s",
-                  v->tool_calls == 1 ? "" : "s");
-    if (!v->exec) {
-        br_buf_printf(&v->out, ", ");
-        view_put_count(&v->out, v->prompt_tokens + v->completion_tokens);
-        br_buf_printf(&v->out, " tokens%s",
-                      v->scripted && v->width >= 64 ? " (scripted provider)" : "");
-    }
-    if (v->last_us > v->first_us) {
-        br_buf_printf(&v->out, v->width < 64 ? "\n%13s" : ", %s", "");
-        view_put_duration(&v->out, (v->last_us - v->first_us) / 1000);
-    }
-    br_buf_printf(&v->out, "\n");
+    put_did(v);
     head(v, "decisions");
     br_buf_printf(&v->out, "%u allow, %u ask, %u deny\n", v->decisions[BR_EFFECT_ALLOW],
                   v->decisions[BR_EFFECT_ASK], v->decisions[BR_EFFECT_DENY]);
     put_asks(v);
     if (!v->promotion) /* what it was about is its receipt */
         put_changes(v);
-    head(v, "record");
-    const char *how = v->record ? v->record : "bridle show";
-    br_cli_put_line(&v->out, how, strlen(how), 300);
-    br_buf_put_u8(&v->out, ' ');
-    br_cli_put_line(&v->out, v->run_id, strlen(v->run_id), 48);
-    br_buf_printf(&v->out, "\n");
+    put_record(v);
 }
 
 bool br_cli_view_status(const struct br_cli_view *v, char *dst, size_t cap)

@@ -81,6 +81,28 @@ void br_cli_put_line(struct br_buf *b, const char *s, size_t n, unsigned max)
     br_buf_put(b, "...", 3);
 }
 
+void br_cli_put_words(struct br_buf *b, const char *s, size_t n, unsigned column, unsigned indent,
+                      unsigned width, const char *joint)
+{
+    unsigned spare = (unsigned)strlen(joint);
+    bool first = true; /* of its line */
+    for (size_t at = 0, end; at < n; at = end + 1, first = false) {
+        bool quoted = false;
+        for (end = at; end < n && (s[end] != ' ' || (quoted && spare)); end++)
+            quoted ^= s[end] == '\'';
+        unsigned columns = view_columns(s + at, end - at), last = end < n ? spare : 0;
+        if (!first && column + 1 + columns + last > width) {
+            br_buf_printf(b, "%s\n%*s", joint, (int)indent, "");
+            column = indent;
+        } else if (!first) {
+            br_buf_put_u8(b, ' ');
+            column++;
+        }
+        br_buf_put(b, s + at, end - at);
+        column += columns;
+    }
+}
+
 /* Where to break a line of at most `max` columns: after a space if there is one near the end. */
 static size_t fold(const char *s, size_t n, unsigned max)
 {
