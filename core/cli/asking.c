@@ -11,6 +11,8 @@
 #include "cli/asking.h"
 #include "policy/policy.h"
 
+#define SECONDS_SHOWN 5u
+
 static void say(struct br_cli_asking *a, const char *text)
 {
     br_cli_term_write(a->term, text, strlen(text));
@@ -45,9 +47,25 @@ static unsigned asked_now(const struct br_cli_asking *a)
     return a->each ? 1 : a->nasks;
 }
 
+static unsigned all_seconds(const struct br_cli_asking *a)
+{
+    return a->seconds ? a->seconds : BR_ASK_SECONDS;
+}
+
+/* That the first one of `n` still waits; a few that have gone do not matter. */
+static unsigned seconds_left(const struct br_cli_asking *a, unsigned n)
+{
+    unsigned all = all_seconds(a);
+    uint64_t now = br_now_us(), until = n ? UINT64_MAX : now;
+    for (unsigned i = 0; i < n; i++)
+        until = a->asks[i].until_us < until ? a->asks[i].until_us : until;
+    unsigned left = until > now ? (unsigned)((until - now) / 1000000) : 0;
+    return left + SECONDS_SHOWN >= all ? all : left ? left : 1;
+}
+
 static void word_question(const struct br_cli_asking *a, char out[96])
 {
-    unsigned n = asked_now(a), seconds = a->seconds ? a->seconds : BR_ASK_SECONDS;
+    unsigned n = asked_now(a), seconds = seconds_left(a, n);
     bool run = all_for_the_run(a, n), narrow = a->term->width < 64;
     if (narrow && n > 1)
         snprintf(out, 96, "  All %u? y%s, e each; else no (%u s): ", n, run ? ", r run" : "",
@@ -185,7 +203,8 @@ static void opened(struct br_cli_asking *a, const char *id, bool unshown)
     if (a->nasks == 0)
         a->complete = false;
     struct br_cli_question *q = &a->asks[a->nasks++];
-    *q = (struct br_cli_question){.unshown = unshown};
+    uint64_t all = all_seconds(a) * 1000000ull, gone = a->age_us < all ? a->age_us : all;
+    *q = (struct br_cli_question){.unshown = unshown, .until_us = br_now_us() + all - gone};
     snprintf(q->id, sizeof(q->id), "%s", id);
 }
 

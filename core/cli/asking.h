@@ -13,8 +13,9 @@
 /* A question of the present turn. */
 struct br_cli_question {
     char id[BR_NAME_MAX];
-    bool run;     /* may be allowed for the rest of the run */
-    bool unshown; /* it was too large to be shown whole */
+    bool run;          /* may be allowed for the rest of the run */
+    bool unshown;      /* it was too large to be shown whole */
+    uint64_t until_us; /* when its time is over */
 };
 
 struct br_cli_asking {
@@ -32,7 +33,8 @@ struct br_cli_asking {
 
     /* may be changed at any time */
     bool canceling;
-    bool hold; /* what comes is from the past: nothing is put or answered; see release */
+    uint64_t age_us; /* of the event that is being taken */
+    bool hold;       /* what comes is from the past: nothing is put or answered; see release */
 
     /* its own */
     struct br_cli_question asks[BR_CLI_ASKS_MAX]; /* open ones, the first is the one being put */

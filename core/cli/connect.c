@@ -30,6 +30,69 @@ static int join_words(const struct connect *c, struct br_buf *out, struct br_err
     return 0;
 }
 
+/* HOST:PORT; `sure`: it can be nothing else, as a file with a line can. */
+static bool is_address(const char *word, bool *sure)
+{
+    const char *colon = strrchr(word, ':');
+    size_t host = colon ? (size_t)(colon - word) : 0, port = colon ? strlen(colon + 1) : 0;
+    if (!host || !port || port > 5 || strspn(colon + 1, "0123456789") != port)
+        return false;
+    bool brackets = word[0] == '[' && word[host - 1] == ']';
+    *sure = brackets || strspn(word, "0123456789.") == host ||
+            (host == strlen("localhost") && strncmp(word, "localhost", host) == 0);
+    return brackets || strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                    ".-") == host;
+}
+
+/* What says nothing together. */
+static int check_pairs(const struct connect *c, struct br_err *err)
+{
+    static const char *const of_runs[] = {"detach", "dir", "task", "model", "tokens", "calls"};
+    static const char *const of_tls[] = {"ca-file", "cert", "key"};
+    const char *mode = br_cli_opt(c->args, "list")     ? "list"
+                       : br_cli_opt(c->args, "watch")  ? "watch"
+                       : br_cli_opt(c->args, "resume") ? "resume"
+                                                       : NULL;
+    for (size_t i = 0; mode && i < BR_ARRAY_LEN(of_runs); i++)
+        if (br_cli_opt(c->args, of_runs[i]))
+            return br_err_set(err, BR_E_USAGE,
+                              "--%s is for a new run, and --%s starts none; nothing was connected",
+                              of_runs[i], mode);
+    unsigned first = c->url_text[0] ? 1 : 0;
+    if (mode && strcmp(mode, "list") != 0 && c->args->noperands > first)
+        return br_err_set(err, BR_E_USAGE,
+                          "'%.80s' is one word too many: --%s takes no prompt; nothing was "
+                          "connected",
+                          c->args->operands[first], mode);
+    for (size_t i = 0; !c->url.tls && i < BR_ARRAY_LEN(of_tls); i++)
+        if (br_cli_opt(c->args, of_tls[i]))
+            return br_err_set(err, BR_E_USAGE,
+                              "--%s is for a wss:// URL, and this connection has no TLS; nothing "
+                              "was connected",
+                              of_tls[i]);
+    bool sure = false;
+    if (!first && !mode && c->args->noperands && is_address(c->args->operands[0], &sure) && sure)
+        return br_err_set(err, BR_E_USAGE,
+                          "'%.80s' is no URL, and would be a part of the prompt; nothing was "
+                          "connected. Is it ws://%.80s? A prompt that begins so goes into quotes",
+                          c->args->operands[0], c->args->operands[0]);
+    return 0;
+}
+
+/* Nobody listens; was the first word meant to say where? */
+static void hint_address(const struct connect *c, struct br_err *err)
+{
+    bool sure;
+    char text[BR_ERR_TEXT_MAX];
+    if (err->code != BR_E_PEER_GONE || c->url_text[0] || !c->args->noperands ||
+        !is_address(c->args->operands[0], &sure))
+        return;
+    snprintf(text, sizeof(text), "%s", err->text);
+    (void)br_err_set(err, BR_E_PEER_GONE,
+                     "%.600s. '%.80s' is a part of the prompt; as a URL it is wss://%.80s", text,
+                     c->args->operands[0], c->args->operands[0]);
+}
+
 static int read_options(struct connect *c, struct br_err *err)
 {
     const char *timeout = br_cli_opt(c->args, "timeout"), *tokens = br_cli_opt(c->args, "tokens");
@@ -53,7 +116,9 @@ static int read_options(struct connect *c, struct br_err *err)
         r = br_cli_number("--calls", calls, 1, UINT32_MAX, &c->calls, err);
     c->seconds = seconds;
     c->url_text = c->args->noperands && is_url(c->args->operands[0]) ? c->args->operands[0] : "";
-    return r == 0 ? br_cli_url_parse(c->url_text, &c->url, err) : r;
+    if (r == 0)
+        r = br_cli_url_parse(c->url_text, &c->url, err);
+    return r == 0 ? check_pairs(c, err) : r;
 }
 
 /* Is the service on this machine, where this directory is the same one? */
@@ -266,8 +331,11 @@ static int talk(struct connect *c, struct br_err *err)
         br_buf_printf(&hello, ", model ");
         br_cli_put_line(&hello, c->model, strlen(c->model), 40);
     }
-    br_buf_printf(&hello, ". Each prompt is a run; Ctrl-D leaves.\n");
-    br_cli_term_write(&c->term, hello.data, hello.len);
+    br_buf_printf(&hello, ". Each prompt is a run; Ctrl-D leaves.");
+    BR_CLEANUP_BUF struct br_buf folded = BR_BUF_INIT(2 * 4096);
+    br_cli_put_words(&folded, (char *)hello.data, hello.len, 0, 0, c->term.width, "");
+    br_buf_printf(&folded, "\n");
+    br_cli_term_write(&c->term, folded.data, folded.len);
     while ((r = connect_edit_read(e, &prompt, err)) > 0) {
         last = run(c, prompt, err);
         bool over = last == -BR_E_PEER_GONE || last == -BR_E_PEER_PROTOCOL ||
@@ -314,8 +382,8 @@ static int serve(struct connect *c, struct br_err *err)
     bool prompting = !listing && !watch && !resume &&
                      !(at_terminal && c->args->noperands == (c->url_text[0] ? 1u : 0u));
     int r = prompting ? get_prompt(c, &prompt, err) : 0;
-    if (r == 0)
-        r = connect_open(c, err);
+    if (r == 0 && (r = connect_open(c, err)) < 0)
+        hint_address(c, err);
     if (r == 0 && br_cli_opt(c->args, "detach") && !c->detachable)
         r = br_err_set(err, BR_E_DENIED,
                        "the service's operator does not let a session go on without its client; "

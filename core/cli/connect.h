@@ -14,6 +14,7 @@
 
 #define CONNECT_PROMPT_MAX (512u * 1024) /* of session/prompt */
 #define CONNECT_LIST_MAX 200u
+#define CONNECT_RECORD_MAX (32u * 1024)
 
 struct connect {
     const struct br_cli_args *args;
@@ -37,6 +38,9 @@ struct connect {
     /* what the server said of itself */
     bool extended, detachable;
     char name[BR_NAME_MAX], access[16], model[BR_NAME_MAX + 1];
+    json_t *models;  /* that it offers */
+    bool clock;      /* its clock is known: */
+    int64_t skew_us; /* so much it is ahead of this one */
 
     /* the answer that is waited for */
     uint64_t want;
@@ -60,7 +64,7 @@ struct connect {
     uint64_t limits[2]; /* that a warning told of: tokens, tool calls */
     enum br_code error; /* of its last 'error' event */
     char error_text[BR_ERR_TEXT_MAX];
-    char record[BR_CLI_URL_MAX + 64];
+    char record[CONNECT_RECORD_MAX]; /* the command that shows it again, but for its id */
 };
 
 /* connect_talk.c */
@@ -93,6 +97,8 @@ void connect_say(struct connect *c, const char *text);
 void connect_show_begin(struct connect *c);
 /* The summary, and the exit code of the session; `err` for a sentence about it. */
 int connect_show_end(struct connect *c, struct br_err *err);
+/* "2026-03-01T10:00:00.000+00:00", or with a Z, in microseconds since the epoch. */
+bool connect_time(const char *iso, int64_t *us);
 void connect_show_list(struct connect *c, const json_t *result, const char *words);
 
 /* connect_edit.c: the prompt */

@@ -83,6 +83,36 @@ static void check_output(struct connect *c)
     }
 }
 
+bool connect_time(const char *iso, int64_t *us)
+{
+    struct tm tm = {.tm_isdst = 0};
+    char sign = '+';
+    int at = 0, ms = 0, hours = 0, minutes = 0;
+    if (!iso || sscanf(iso, "%4d-%2d-%2dT%2d:%2d:%2d%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday,
+                       &tm.tm_hour, &tm.tm_min, &tm.tm_sec, &at) != 6)
+        return false;
+    iso += at;
+    if (sscanf(iso, ".%3d%n", &ms, &at) == 1)
+        iso += at;
+    if (*iso != 'Z' && sscanf(iso, "%c%2d:%2d", &sign, &hours, &minutes) != 3)
+        return false;
+    tm.tm_year -= 1900;
+    tm.tm_mon -= 1;
+    int64_t away = (hours * 60 + minutes) * 60;
+    *us = ((int64_t)timegm(&tm) - (sign == '-' ? -away : away)) * 1000000 + ms * 1000;
+    return true;
+}
+
+/* One from the past is as old as the service's clock says; what comes now is new. */
+static uint64_t age_of(const struct connect *c, const json_t *event)
+{
+    int64_t at, now = (int64_t)br_now_wall_us() + c->skew_us;
+    if (!c->clock || !c->asking.hold ||
+        !connect_time(json_string_value(json_object_get(event, "at")), &at))
+        return 0;
+    return now > at ? (uint64_t)(now - at) : 0;
+}
+
 int connect_show_event(struct connect *c, const struct br_stream_item *item, struct br_err *err)
 {
     const json_t *data = json_object_get(item->value, "data");
@@ -98,6 +128,7 @@ int connect_show_event(struct connect *c, const struct br_stream_item *item, str
         br_buf_reset(&c->view.out);
     if (!c->json)
         flush_view(c);
+    c->asking.age_us = wanted ? age_of(c, item->value) : 0;
     if (wanted)
         br_cli_asking_after(&c->asking, item->type, data, unshown);
     if (strcmp(item->type, "error") == 0)
@@ -157,14 +188,44 @@ void connect_show_tick(struct connect *c)
 
 /* ---- begin and end -------------------------------------------------------------------------- */
 
+static void put_word(struct br_buf *b, const char *word)
+{
+    char *argv[] = {(char *)(uintptr_t)word};
+    br_buf_put_u8(b, ' ');
+    (void)br_exec_subject(argv, 1, b);
+}
+
+/* To be pasted: with what it took to connect, as it was given. */
+static void put_record(struct connect *c)
+{
+    static const char *const options[][2] = {{"token-file", "--token-file"},
+                                             {"ca-file", "--ca-file"},
+                                             {"cert", "--cert"},
+                                             {"key", "--key"},
+                                             {"server-uid", "--server-uid"}};
+    BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(sizeof(c->record));
+    br_buf_printf(&b, "bridle connect");
+    if (c->url_text[0])
+        put_word(&b, c->url_text);
+    for (size_t i = 0; i < BR_ARRAY_LEN(options); i++) {
+        const char *value = br_cli_opt(c->args, options[i][0]);
+        if (!value)
+            continue;
+        br_buf_printf(&b, " %s", options[i][1]);
+        put_word(&b, value);
+    }
+    br_buf_printf(&b, " --watch");
+    const char *text = b.failed ? NULL : br_buf_cstr(&b);
+    snprintf(c->record, sizeof(c->record), "%s", text ? text : "bridle connect URL --watch");
+}
+
 void connect_show_begin(struct connect *c)
 {
     const struct br_cli_term *t = c->json ? &c->asker : &c->term;
     br_cli_view_free(&c->view);
     br_cli_view_init(&c->view, t->colour, t->width);
     c->view.folded = br_cli_opt(c->args, "verbose") == NULL;
-    snprintf(c->record, sizeof(c->record), "bridle connect%s%s --watch", c->url_text[0] ? " " : "",
-             c->url_text);
+    put_record(c);
     c->view.record = c->record;
     c->began_us = br_now_us();
     c->error = BR_OK;
@@ -237,13 +298,11 @@ static enum view_style status_style(const char *status)
 /* "2026-03-01T10:00:00.000+00:00" as the local clock shows it. */
 static void put_time(struct br_buf *b, const char *iso)
 {
-    struct tm tm = {.tm_isdst = 0}, local;
+    struct tm local;
     char text[32];
-    if (sscanf(iso, "%4d-%2d-%2dT%2d:%2d:%2d", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour,
-               &tm.tm_min, &tm.tm_sec) == 6) {
-        tm.tm_year -= 1900;
-        tm.tm_mon -= 1;
-        time_t t = timegm(&tm);
+    int64_t us;
+    if (connect_time(iso, &us)) {
+        time_t t = (time_t)(us / 1000000);
         if (localtime_r(&t, &local) && strftime(text, sizeof(text), "%Y-%m-%d %H:%M", &local)) {
             br_buf_printf(b, "%-16s", text);
             return;

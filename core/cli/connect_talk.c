@@ -15,6 +15,7 @@
 #include "ws/ws.h"
 
 #define TICK_US (250u * 1000)
+#define CONNECT_NAMES_MAX 600u
 
 /* ---- what arrives --------------------------------------------------------------------------- */
 
@@ -42,8 +43,38 @@ static enum br_code code_of(int code)
     return BR_E_FAILED;
 }
 
+/* Is it for the model that was named? Then those that there are. */
+static bool model_refused(struct connect *c, const struct br_stream_item *item)
+{
+    const char *model = br_cli_opt(c->args, "model");
+    const json_t *name;
+    size_t i;
+    if (item->method != BR_STREAM_NEW || !model || json_array_size(c->models) == 0)
+        return false;
+    BR_CLEANUP_BUF struct br_buf names = BR_BUF_INIT(CONNECT_NAMES_MAX);
+    json_array_foreach(c->models, i, name)
+    {
+        const char *s = json_string_value(name);
+        if (s && strcmp(s, model) == 0)
+            return false;
+        if (s && names.len + strlen(s) + 16 < CONNECT_NAMES_MAX)
+            br_buf_printf(&names, "%s%s", names.len ? ", " : "", s);
+        else if (s && !names.failed && names.data[names.len - 1] != '.')
+            br_buf_printf(&names, ", ...");
+    }
+    (void)br_err_set(&c->refusal, code_of(item->code),
+                     "the service does not offer the model '%.200s'; it offers %s. No session was "
+                     "created",
+                     model, br_buf_cstr(&names));
+    return true;
+}
+
 static void on_refused(struct connect *c, const struct br_stream_item *item)
 {
+    if (item->id == c->want && model_refused(c, item)) {
+        c->got = true;
+        return;
+    }
     if (item->id == c->want) {
         (void)br_err_set(&c->refusal, code_of(item->code), "the service refused '%s': %.900s",
                          br_stream_method_name(item->method), item->text);
@@ -351,6 +382,11 @@ static void note_server(struct connect *c, const json_t *o)
     snprintf(c->name, sizeof(c->name), "%s", name ? name : "");
     snprintf(c->access, sizeof(c->access), "%s", access ? access : "operate");
     snprintf(c->model, sizeof(c->model), "%s", model ? model : "");
+    json_decref(c->models);
+    c->models = json_deep_copy(json_object_get(o, "models"));
+    int64_t at;
+    c->clock = connect_time(json_string_value(json_object_get(own, "serverTime")), &at);
+    c->skew_us = c->clock ? at - (int64_t)br_now_wall_us() : 0;
 }
 
 static int initialize(struct connect *c, struct br_err *err)
@@ -416,5 +452,6 @@ void connect_close(struct connect *c, int code)
     br_stream_free(&c->stream);
     br_loop_free(&c->loop);
     json_decref(c->result);
+    json_decref(c->models);
     br_cli_view_free(&c->view);
 }

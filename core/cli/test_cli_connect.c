@@ -349,6 +349,32 @@ static void test_watch(void **state)
 }
 
 /* Without a terminal, and at the end of input, the answer is left to others. */
+/* A question that has waited a minute is put with what is left of its two. */
+static void test_watch_late(void **state)
+{
+    (void)state;
+    static const char *const clocks[] = {"T00:01:01.500+00:00", "T01:01:02+01:00", "T00:01:01Z"};
+    for (size_t i = 0; i < BR_ARRAY_LEN(clocks); i++) {
+        char text[8192];
+        snprintf(text, sizeof(text),
+                 ">initialize\n{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{" HELLO_
+                 ",\"agentVersion\":\"1\",\"capabilities\":{\"streaming\":true,"
+                 "\"permissioning\":true,\"sessions\":true,\"extensions\":[\"bridle/1\"]},"
+                 "\"bridle\":{\"name\":\"uid:0\",\"access\":\"operate\",\"detach\":false,"
+                 "\"askSeconds\":120,\"serverTime\":\"2026-01-01%s\"}}}\n"
+                 ">session/load\n%s",
+                 clocks[i],
+                 CREATED HEADER STARTED CALL ASKED WANT("once")
+                     LOADED("true") ">permission/respond\n" OK("3", "{\"accepted\":true}")
+                         BY("operator", "allow") RESULT STOPPED("6", "completed"));
+        serve(text);
+        start_terminal(ARGV(A("--watch"), A("s")), 80);
+        expect("Only y or yes does (5"); /* 58 s, or a little less */
+        type("y\n");
+        assert_int_equal(ended(), 0);
+    }
+}
+
 static void test_watch_denies_nothing(void **state)
 {
     (void)state;
@@ -510,13 +536,34 @@ static void test_narrow(void **state)
                       OK("3", DONE("completed", NONE)));
     start_terminal(ARGV(A("goal")), 40);
     assert_int_equal(ended(), 0);
-    char *record = strstr(out_text, "bridle connect unix:s --watch s");
-    assert_non_null(record); /* which is to be copied, and not folded */
-    memset(record, '\n', strlen("bridle connect unix:s --watch s"));
+    /* to be copied: a shell joins it again */
+    assert_non_null(strstr(out_text, "bridle connect unix:s \\\r\n    --watch s\r\n"));
     if (widest() > 40)
         fail_msg("%u columns: %s", widest(), out_text);
     assert_non_null(strstr(out_text, " s, 0 tokens, 1 call"));
     assert_non_null(strstr(out_text, "12 ms\r\n"));
+    serve(">initialize\n" OK("1", FULL));
+    start_terminal(ARGV(NULL), 40);
+    expect("connected as uid:0, model m. Each prompt\r\nis a run; Ctrl-D leaves.\r\n");
+    type("\004");
+    assert_int_equal(ended(), 0);
+}
+
+/* What shows it again has what it took to connect, so that it can be pasted. */
+static void test_record(void **state)
+{
+    (void)state;
+    int fd = open("a token", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "secret\n", 7), 7);
+    close(fd);
+    serve(SHOWN);
+    start_plain(ARGV(A("--token-file"), A("a token"), A("--server-uid"), A("any"), A("goal")));
+    assert_int_equal(ended(), 0);
+    assert_non_null(strstr(out_text, "bridle connect unix:s --token-file 'a token' --server-uid "
+                                     "any --watch s\n"));
+    assert_null(strstr(out_text, "secret"));
+    assert_int_equal(unlink("a token"), 0);
 }
 
 static void touch(const char *name)
@@ -638,6 +685,8 @@ int main(void)
         T(test_interrupt_twice),
         T(test_detach),
         T(test_watch),
+        T(test_watch_late),
+        T(test_record),
         T(test_watch_denies_nothing),
         T(test_resume),
         T(test_prompt),

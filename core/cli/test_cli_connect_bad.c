@@ -2,7 +2,9 @@
  * bridle connect before a service that does what none may do, refuses, or is not there: each ends
  * with a typed error, and the service is told why.
  */
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "cli/test_connect_rig.h"
@@ -88,6 +90,16 @@ static void test_refusals(void **state)
         if (code != rows[i].code || !strstr(out_text, rows[i].says))
             fail_msg("row %zu: exit %d: %s", i, code, out_text);
     }
+    /* a model that is not offered: those that are; one that is has been refused for something else
+     */
+    serve(">initialize\n" OK("1", FULL) ">session/new\n" NO("2", "-32020"));
+    start_plain(ARGV(A("-m"), A("x"), A("goal")));
+    assert_int_equal(ended(), 3);
+    assert_non_null(strstr(out_text, "does not offer the model 'x'; it offers m. No session"));
+    serve(">initialize\n" OK("1", FULL) ">session/new\n" NO("2", "-32020"));
+    start_plain(ARGV(A("-m"), A("m"), A("goal")));
+    assert_int_equal(ended(), 3);
+    assert_non_null(strstr(out_text, "refused 'session/new': no"));
 }
 
 /* How a run ends is how the client ends. */
@@ -126,6 +138,15 @@ static void play_401(struct peer *p)
 {
     peer_read_request(p);
     peer_say(p, "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n");
+}
+static void play_hang_up(struct peer *p)
+{
+    peer_read_request(p);
+}
+static void play_tls(struct peer *p)
+{
+    peer_read_request(p);
+    peer_raw(p, "\x15\x03\x03\0\2\2\x28", 7);
 }
 static void play_301(struct peer *p)
 {
@@ -201,6 +222,44 @@ static void test_transport(void **state)
     }
 }
 
+/* Where the scheme seems to be the other one, that is said. */
+static void test_schemes(void **state)
+{
+    (void)state;
+    peer_play *const plays[] = {play_hang_up, play_tls};
+    for (size_t i = 0; i < BR_ARRAY_LEN(plays); i++) {
+        unsigned port = 0;
+        char url[64];
+        server = peer_start(NULL, &port, 1, plays[i]);
+        snprintf(url, sizeof(url), "ws://127.0.0.1:%u", port);
+        start_plain((char *const[]){A("bridle"), A("connect"), url, A("goal"), NULL});
+        assert_int_equal(ended(), 1);
+        assert_non_null(strstr(out_text, "speaks TLS"));
+        assert_non_null(strstr(out_text, "the URL begins with wss://"));
+    }
+    server = peer_start("s", NULL, 1, play_hang_up); /* control */
+    start_plain(ARGV(A("goal")));
+    assert_int_equal(ended(), 1);
+    assert_null(strstr(out_text, "TLS"));
+}
+
+/* A token that was brought is refused in other words than none. */
+static void test_unknown(void **state)
+{
+    (void)state;
+    server = peer_start("s", NULL, 1, play_401);
+    start_plain(ARGV(A("goal")));
+    assert_int_equal(ended(), 4);
+    assert_non_null(strstr(out_text, "wants to know who you are (401)"));
+    setenv("BRIDLE_TOKEN", "hunter2", 1);
+    server = peer_start("s", NULL, 1, play_401);
+    start_plain(ARGV(A("goal")));
+    unsetenv("BRIDLE_TOKEN");
+    assert_int_equal(ended(), 4);
+    assert_non_null(strstr(out_text, "refused the token of BRIDLE_TOKEN (401)"));
+    assert_null(strstr(out_text, "hunter2"));
+}
+
 /* ---- arguments --------------------------------------------------------------------------------
  */
 
@@ -223,6 +282,33 @@ static void test_arguments(void **state)
     refused(2, "there is no prompt", BARE_ARGV(A("unix:s")));
     refused(2, "exclude each other", BARE_ARGV(A("--list"), A("--watch"), A("s")));
     refused(2, "belong together", BARE_ARGV(A("--cert"), A("x"), A("goal")));
+    static const char *const runs[][2] = {{"--detach", NULL}, {"--dir", "/"},    {"--task", "t"},
+                                          {"--model", "m"},   {"--tokens", "1"}, {"--calls", "1"}};
+    for (size_t i = 0; i < BR_ARRAY_LEN(runs); i++) {
+        refused(2, "starts none", BARE_ARGV(A("--list"), A(runs[i][0]), A(runs[i][1])));
+        refused(2, "starts none", BARE_ARGV(A("--watch=s"), A(runs[i][0]), A(runs[i][1])));
+        refused(2, "starts none", BARE_ARGV(A("--resume=s"), A(runs[i][0]), A(runs[i][1])));
+    }
+    refused(2, "takes no prompt", BARE_ARGV(A("--watch"), A("s"), A("goal")));
+    refused(2, "takes no prompt", BARE_ARGV(A("unix:s"), A("--resume"), A("s"), A("goal")));
+    refused(2, "for a wss:// URL", BARE_ARGV(A("unix:s"), A("--ca-file"), A("x"), A("goal")));
+    refused(2, "Is it ws://127.0.0.1:8765?", BARE_ARGV(A("127.0.0.1:8765"), A("hi")));
+    refused(2, "Is it ws://[::1]:1?", BARE_ARGV(A("[::1]:1"), A("hi")));
+    refused(2, "Is it ws://localhost:8765?", BARE_ARGV(A("localhost:8765")));
+    refused(1, "no service listens", BARE_ARGV(A("127.0.0.1:8765 hi"))); /* a prompt */
+    assert_null(strstr(out_text, "URL"));
+    refused(1, "as a URL it is wss://build.example:443",
+            BARE_ARGV(A("build.example:443"), A("hi")));
+    int fd = open("key", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0 && fchmod(fd, 0644) == 0);
+    char *const tls[] = {A("bridle"), A("connect"), A("wss://127.0.0.1:1"),
+                         A("--cert"), A("key"),     A("--key"),
+                         A("key"),    A("goal"),    NULL};
+    refused(5, "every user of this machine may use the private key 'key'", tls);
+    assert_int_equal(fchmod(fd, 0640), 0);
+    refused(1, "no service listens at '127.0.0.1:1'", tls); /* control */
+    close(fd);
+    assert_int_equal(unlink("key"), 0);
     refused(2, "--timeout", BARE_ARGV(A("--timeout"), A("0"), A("goal")));
     refused(2, "--tokens", BARE_ARGV(A("--tokens"), A("-1"), A("goal")));
     refused(2, "--calls", BARE_ARGV(A("--calls"), A("many"), A("goal")));
@@ -280,8 +366,16 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, connect_setup, rig_teardown)
     const struct CMUnitTest tests[] = {
-        T(test_protocol_failures), T(test_contradicted), T(test_refusals), T(test_ends),
-        T(test_transport),         T(test_arguments),    T(test_piped),    T(test_requests),
+        T(test_protocol_failures),
+        T(test_contradicted),
+        T(test_refusals),
+        T(test_ends),
+        T(test_schemes),
+        T(test_unknown),
+        T(test_transport),
+        T(test_arguments),
+        T(test_piped),
+        T(test_requests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
