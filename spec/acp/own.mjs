@@ -56,6 +56,7 @@ await main({
     assert.equal(e.asks.length, 1);
     assert.ok(!w.content("out/asked.txt"));
     await e.close();
+    assert.equal(e.talk, ""); // its log has only what went wrong
   },
 
   // Killed in the middle of a tool call: nobody is left to end the service, and it ends all the same.
@@ -82,6 +83,7 @@ await main({
     if (e.child.exitCode === null) await once(e.child, "exit");
     assert.equal(e.child.exitCode, 1);
     assert.match(e.talk, /PEER_GONE/);
+    assert.match(e.talk, /^bridled\[\d+\]: (error|warning): /m); // and that is said
     assert.ok(!existsSync(`/proc/${service}`));
     assert.ok(!w.content("out/asked.txt"));
   },
