@@ -246,7 +246,7 @@ void acp_turn_cancel(struct acp_turn *t)
 {
     t->canceled = true;
     if (t->run) /* it may end in here */
-        (void)session_cancel(t->run, "the client canceled");
+        (void)session_cancel(t->run, "a client canceled the run");
 }
 
 bool acp_turn_is(const struct acp_turn *t, const char *id)
@@ -286,7 +286,7 @@ static void on_created(void *ctx, struct gw_session *w, int code, const struct b
     if (mine)
         t->creating = false;
     if (w && (!mine || t->canceled))
-        session_release(w, "the client canceled");
+        session_release(w, "a client canceled the run");
     if (mine && t->canceled) {
         answer_prompt(t, "cancelled", NULL);
         acp_turn_free(t);

@@ -428,7 +428,7 @@ static void do_cancel(struct harness *h, const char *id, const struct harness_ar
         f->quiet = true;
     if (f) /* answered when it has ended, with what has become of it */
         (void)harness_call_new(h, &f->cancels, id);
-    bool canceled = session_cancel(s, "a client canceled it");
+    bool canceled = session_cancel(s, "a client canceled the run");
     if (!f)
         reply_bool(h, id, "canceled", canceled);
 }

@@ -190,14 +190,14 @@ static int on_reload(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
 static void cancel_one(void *ctx, struct gw_session *s)
 {
     (void)ctx;
-    (void)session_cancel(s, "the service stops");
+    (void)session_cancel(s, "the service stopped");
 }
 
 static void cancel_created(void *ctx, struct gw_session *s)
 {
     (void)ctx;
     if (session_state(s) == GW_CREATED)
-        (void)session_cancel(s, "the service stops");
+        (void)session_cancel(s, "the service stopped");
 }
 
 static void on_drain_timer(void *ctx)

@@ -189,11 +189,14 @@ static void tell_forget(struct gw_session *s)
     tell(s, BR_MSG_GATE_FORGET, &o);
 }
 
-void session_tell_cancel(struct gw_session *s, unsigned how)
+/* bridled keeps the first cause that it is told. */
+static void tell_cancel(struct gw_session *s, unsigned how, enum br_code code, const char *why)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_buf_put_str(&o.buf, s->id);
     br_buf_put_u8(&o.buf, (uint8_t)how);
+    br_buf_put_u32(&o.buf, (uint32_t)code);
+    br_buf_put_str(&o.buf, why);
     tell(s, BR_MSG_GATE_CANCEL, &o);
 }
 
@@ -252,7 +255,7 @@ void session_check_end(struct gw_session *s)
                                                            : GW_FAILED);
 }
 
-void session_break(struct gw_session *s, const char *why)
+void session_break(struct gw_session *s, enum br_code code, const char *why)
 {
     if (s->broken || s->state != GW_RUNNING)
         return;
@@ -261,7 +264,7 @@ void session_break(struct gw_session *s, const char *why)
     snprintf(s->why, sizeof(s->why), "%s", why);
     session_unfeed(s);
     if (!s->over)
-        session_tell_cancel(s, 1);
+        tell_cancel(s, 1, code, why);
 }
 
 static void on_unprompted(void *ctx)
@@ -275,7 +278,7 @@ static void on_unprompted(void *ctx)
 static void on_not_canceled(void *ctx)
 {
     struct gw_session *s = ctx;
-    session_tell_cancel(s, 1);
+    tell_cancel(s, 1, BR_E_CANCELED, "the run did not end in time after it was canceled");
 }
 
 /* ---- being made ---- */
@@ -450,7 +453,7 @@ int session_on_started(struct gateway *g, struct br_msg *m, struct br_err *err)
     free(s->model);
     s->model = strdup(model);
     if (session_attach(s, br_steal_fd(&session)) < 0 || session_feed(s, br_steal_fd(&audit)) < 0)
-        session_break(s, "the run's channels could not be watched");
+        session_break(s, BR_E_INTERNAL, "the run's channels could not be watched");
     return 0;
 }
 
@@ -483,7 +486,7 @@ bool session_cancel(struct gw_session *s, const char *why)
     }
     if (!s->canceling && !s->over) {
         s->canceling = true;
-        session_tell_cancel(s, 0);
+        tell_cancel(s, 0, BR_E_CANCELED, why);
         gw_timer_set(s->g, &s->timer, SESSION_CANCEL_US, on_not_canceled, s);
     }
     return true;
@@ -570,6 +573,6 @@ void sessions_disown(struct gateway *g, struct conn *c)
     for (struct gw_session *s = all->first; s; s = next) {
         next = s->next;
         if (s->owner == c)
-            session_release(s, "its owner has gone");
+            session_release(s, "the client disconnected");
     }
 }

@@ -198,7 +198,8 @@ static int on_end(struct br_chan *c, int code, void *ctx, struct br_err *err)
     struct gw_session *s = ctx;
     br_chan_close(c);
     if (code != -BR_E_PEER_GONE)
-        session_break(s, err && err->text[0] ? err->text : br_code_name(code));
+        session_break(s, (enum br_code) - code,
+                      err && err->text[0] ? err->text : br_code_name(code));
     s->dispatching++; /* whoever is told may leave */
     answers_end(s);
     s->dispatching--;

@@ -229,9 +229,10 @@ static int on_end(struct br_chan *c, int code, void *ctx, struct br_err *err)
     struct gw_session *s = ctx;
     br_chan_close(c);
     if (code != -BR_E_PEER_GONE)
-        session_break(s, err && err->text[0] ? err->text : br_code_name(code));
+        session_break(s, (enum br_code) - code,
+                      err && err->text[0] ? err->text : br_code_name(code));
     else if (!s->stopped && s->row)
-        session_break(s, "the record of the run broke off");
+        session_break(s, BR_E_PROGRAM_DIED, "the record of the run broke off");
     else if (!s->stopped && !s->over) /* it never began: bridled is going to say why */
         (void)session_cancel(s, "nothing of it could be stored");
     session_check_end(s);
@@ -253,7 +254,7 @@ void session_pause(struct gw_session *s, bool yes)
     if (yes)
         gw_unwatch_chan(s->g, &s->audit);
     else if (gw_watch_chan(s->g, &s->audit, on_end, s) < 0)
-        session_break(s, "the run's record could not be watched");
+        session_break(s, BR_E_INTERNAL, "the run's record could not be watched");
 }
 
 void session_unfeed(struct gw_session *s)

@@ -78,10 +78,9 @@ struct sessions {
 /* What watchers see of it has changed. */
 void session_changed(struct gw_session *s);
 /* Its record cannot be shown any further: it fails, at once. */
-void session_break(struct gw_session *s, const char *why);
+void session_break(struct gw_session *s, enum br_code code, const char *why);
 /* Both its ends were heard of, or one that makes the other moot: it has ended. */
 void session_check_end(struct gw_session *s);
-void session_tell_cancel(struct gw_session *s, unsigned how);
 
 /* session_events.c: its record */
 int session_feed(struct gw_session *s, int fd);

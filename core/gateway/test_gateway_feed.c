@@ -196,6 +196,8 @@ static void test_broken_beside_others(void **state)
     world_reading(g, 0, "");
     world_close_audit(r); /* killed */
     world_pump(g);
+    assert_int_equal(r->cancel_code, BR_E_PROGRAM_DIED);
+    assert_string_equal(r->cancel_why, "the record of the run broke off");
     world_ended(g, r, BR_E_PROGRAM_DIED, "'audit' died");
     json_t *v = world_heard_json(owner);
     const char *why = json_string_value(json_object_get(json_object_get(v, "error"), "message"));

@@ -185,6 +185,8 @@ static void a_client_that_goes(void **state)
     gate_until_count(&r, &r.ncanceled, 1, "GATE_CANCEL");
     assert_string_equal(r.canceled[0], session);
     assert_int_equal(r.canceled_how[0], 0);
+    assert_int_equal(r.canceled_code, BR_E_CANCELED);
+    assert_string_equal(r.canceled_why, "the client disconnected");
     stop_run(run, "canceled");
     c = client(&r, INIT(""), NULL);
     run = running(c, session); /* asked */
@@ -227,6 +229,8 @@ static void a_gap(void **state)
     gate_event_of(run, "error", "{}");
     gate_until_count(&r, &r.ncanceled, 1, "GATE_CANCEL");
     assert_int_equal(r.canceled_how[0], 1);
+    assert_int_equal(r.canceled_code, BR_E_PEER_PROTOCOL);
+    assert_non_null(strstr(r.canceled_why, "the record has a gap"));
     gate_end_run(run, BR_E_FAILED, "");
     hears(c, "ACP_INTERNAL_ERROR");
     run = running(c, session);

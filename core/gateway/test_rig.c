@@ -230,6 +230,8 @@ static int on_gate_cancel(struct br_chan *c, struct br_msg *m, void *ctx, struct
     (void)c, (void)err;
     br_rd_str(&m->rd, r->canceled[i], sizeof(r->canceled[i]));
     r->canceled_how[i] = br_rd_u8(&m->rd);
+    r->canceled_code = br_rd_u32(&m->rd);
+    br_rd_str(&m->rd, r->canceled_why, sizeof(r->canceled_why));
     assert_int_equal(br_rd_done(&m->rd), 0);
     return 0;
 }
@@ -331,7 +333,7 @@ static const struct br_msg_rule bridled_rules[] = {
     {BR_MSG_ROLE_READY, BR_PERMIT | BR_ONCE, 8, 1024, 0, 0, on_ready},
     {BR_MSG_GATE_CHECK, BR_PERMIT, 16, BR_MSG_MAX, 0, 0, on_check},
     {BR_MSG_GATE_RUN, BR_PERMIT, 22, BR_MSG_MAX, 0, 1, on_run},
-    {BR_MSG_GATE_CANCEL, BR_PERMIT, 5, 128, 0, 0, on_gate_cancel},
+    {BR_MSG_GATE_CANCEL, BR_PERMIT, 14, 1200, 0, 0, on_gate_cancel},
     {BR_MSG_GATE_FORGET, BR_PERMIT, 4, 128, 0, 0, on_forget},
     {BR_MSG_GATE_READ, BR_PERMIT, 24, 2048, 0, 0, on_read},
 };

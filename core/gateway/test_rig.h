@@ -117,6 +117,8 @@ struct gate_rig {
     bool refuse_runs; /* GATE_ENDED instead of GATE_STARTED */
     char canceled[64][BR_ID_MAX];
     uint8_t canceled_how[64];
+    uint32_t canceled_code; /* of the last */
+    char canceled_why[BR_ERR_TEXT_MAX];
     unsigned ncanceled;
     char forgotten[64][BR_ID_MAX];
     unsigned nforgotten;

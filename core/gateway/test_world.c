@@ -490,9 +490,14 @@ static int on_cancel(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
 {
     struct run *r = named(ctx, m);
     uint8_t how = br_rd_u8(&m->rd);
+    uint32_t code = br_rd_u32(&m->rd);
+    char why[BR_ERR_TEXT_MAX];
+    br_rd_str(&m->rd, why, sizeof(why));
     (void)c;
-    if (br_rd_done(&m->rd) < 0 || !r || !r->asked || how > 1)
+    if (br_rd_done(&m->rd) < 0 || !r || !r->asked || how > 1 || !code || !why[0])
         return bad(m, err);
+    r->cancel_code = code;
+    memcpy(r->cancel_why, why, sizeof(why));
     r->cancels += how == 0;
     r->kills += how == 1;
     return 0;
@@ -519,7 +524,7 @@ static const struct br_msg_rule down_rules[] = {
     {BR_MSG_GATE_CHECK, BR_PERMIT, 16, BR_MSG_MAX, 0, 0, on_check},
     {BR_MSG_GATE_FORGET, BR_PERMIT, 4, 64, 0, 0, on_forget},
     {BR_MSG_GATE_RUN, BR_PERMIT, 20, BR_MSG_MAX, 0, 1, on_run},
-    {BR_MSG_GATE_CANCEL, BR_PERMIT, 5, 64, 0, 0, on_cancel},
+    {BR_MSG_GATE_CANCEL, BR_PERMIT, 14, 1200, 0, 0, on_cancel},
     {BR_MSG_GATE_READ, BR_PERMIT, 20, BR_MSG_MAX, 0, 0, on_read},
 };
 

@@ -34,6 +34,8 @@ struct run {
     uint64_t max_tokens, max_calls;
     char *content;
     unsigned cancels, kills; /* GATE_CANCEL, cleanly and at once */
+    uint32_t cancel_code;    /* of the last one */
+    char cancel_why[BR_ERR_TEXT_MAX];
     struct br_chan session;
     int audit; /* our end; -1 */
     uint64_t row, seq;

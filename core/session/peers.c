@@ -11,6 +11,8 @@
 
 #define EXTRA_FDS_MIN 2u
 #define EXTRA_FDS_MAX 8u
+/* bridled knows why a client has gone, and says so: it is waited for so long. */
+#define CLIENT_GONE_US 500000u
 
 static int bad(struct br_chan *c, const struct br_msg *m, struct br_err *err)
 {
@@ -633,6 +635,13 @@ static const struct br_msg_rule sup_rules[] = {
 
 /* ---- the end of a peer ---- */
 
+static int on_client_gone(void *ctx, struct br_err *err)
+{
+    (void)err;
+    session_stop(ctx, BR_E_CANCELED, "the client has gone");
+    return 0;
+}
+
 static int session_peer_end(struct br_chan *c, int code, void *ctx, struct br_err *err)
 {
     struct session *s = ctx;
@@ -641,7 +650,8 @@ static int session_peer_end(struct br_chan *c, int code, void *ctx, struct br_er
     if (c == &s->sup)
         return br_err_set(err, BR_E_PEER_GONE, "the supervisor has gone");
     if (c == &s->client && code == -BR_E_PEER_GONE) {
-        session_stop(s, BR_E_CANCELED, "the client has gone");
+        if (br_loop_timer(s->loop, CLIENT_GONE_US, on_client_gone, s) <= 0)
+            session_stop(s, BR_E_CANCELED, "the client has gone");
         return 0;
     }
     if (c == &s->init && s->stopping_sandbox)

@@ -39,7 +39,7 @@ int sup_wait_of(struct supervisor *s, const struct program *p, const bool *done,
         if (!even_if_failed && s->fail_code)
             return s->fail_code;
         if (!even_if_failed && s->canceled)
-            return br_err_set(&s->fail_err, BR_E_CANCELED, "the run was canceled");
+            return br_err_set(&s->fail_err, s->cancel.code, "%s", s->cancel.text);
         if (p && p->ended)
             return -BR_E_PROGRAM_DIED;
         s->kick = false;
@@ -213,7 +213,17 @@ static int on_policies(struct br_chan *c, struct br_msg *m, void *ctx, struct br
 static int on_cancel(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct supervisor *s = ctx;
-    (void)c, (void)m, (void)err;
+    struct br_err why = {.code = BR_E_CANCELED, .text = "the operator canceled the run"};
+    (void)c;
+    if (m->rd.len > m->rd.off) {
+        uint32_t code = br_rd_u32(&m->rd);
+        br_rd_str(&m->rd, why.text, sizeof(why.text));
+        if (br_rd_done(&m->rd) < 0 || code == 0 || code >= BR_CODE_COUNT_)
+            return malformed(m, err);
+        why.code = (enum br_code)code;
+    }
+    if (!s->cancel.code)
+        s->cancel = why;
     s->canceled = s->kick = true;
     return 0;
 }
@@ -228,7 +238,7 @@ static const struct br_msg_rule control_rules[] = {
     {BR_MSG_CTL_SWEEP, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_sweep},
     {BR_MSG_CTL_RELOAD, BR_PERMIT | BR_ONCE, 4, BR_PATH_MAX + 4, 0, 0, on_reload},
     {BR_MSG_CTL_POLICIES, BR_PERMIT | BR_ONCE, 0, 0, 0, 0, on_policies},
-    {BR_MSG_CTL_CANCEL, BR_PERMIT, 0, 0, 0, 0, on_cancel},
+    {BR_MSG_CTL_CANCEL, BR_PERMIT, 0, BR_ERR_TEXT_MAX + 16, 0, 0, on_cancel},
 };
 
 static int on_control_end(struct br_chan *c, int code, void *ctx, struct br_err *err)
@@ -237,6 +247,9 @@ static int on_control_end(struct br_chan *c, int code, void *ctx, struct br_err 
     if (code != -BR_E_PEER_GONE)
         sup_fail(s, code, "%s", err ? err->text : "the control channel broke");
     br_close(&c->fd);
+    if (!s->cancel.code) /* a service gives its runs their ids */
+        (void)br_err_set(&s->cancel, BR_E_CANCELED, "%s",
+                         s->req.run_id[0] ? "the service stopped" : "the client has gone");
     s->control_gone = s->canceled = s->asked = s->kick = true;
     return 0;
 }

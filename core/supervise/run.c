@@ -282,9 +282,7 @@ static void follow_session(struct supervisor *s)
     while (!s->session_done && !s->fail_code) {
         uint64_t now = br_now_us();
         if (s->canceled && !told) {
-            cancel_session(s, BR_E_CANCELED,
-                           s->control_gone ? "the client has gone"
-                                           : "the operator canceled the run");
+            cancel_session(s, (int)s->cancel.code, s->cancel.text);
             told = true;
             if (deadline > now + GRACE_US)
                 deadline = now + GRACE_US;

@@ -96,7 +96,7 @@ static int on_tick(void *ctx, struct br_err *err)
         return 0;
     if (sv->drain_until_us && now >= sv->drain_until_us) {
         sv->drain_until_us = 0;
-        runs_cancel(sv, false);
+        runs_cancel(sv, false, "the service stopped");
     }
     service_check_end(sv);
     service_tick(sv, TICK_US);
@@ -205,7 +205,7 @@ void service_gate_died(struct service *sv)
     reads_drop(sv);
     for (struct run *r = sv->runs; r; r = r->next)
         r->told = true; /* a gateway that comes after it does not know them */
-    runs_cancel(sv, false);
+    runs_cancel(sv, false, "the gateway ended");
     if (sv->draining) {
         service_check_end(sv);
         return;
@@ -323,7 +323,7 @@ void service_signal(struct service *sv)
         sv->hurried = true;
         sv->leave_by_us = now + HURRY_US;
         gate_stop(sv);
-        runs_cancel(sv, true);
+        runs_cancel(sv, true, "the service stopped");
         service_check_end(sv);
         return;
     }

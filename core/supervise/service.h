@@ -164,8 +164,9 @@ struct run {
     bool resolver;
     bool ended; /* CTL_ENDED has come */
     bool hung_up;
-    bool told;  /* the gateway knows that it is over */
-    bool swept; /* the sweep that is under way is for it, too */
+    struct br_err cause; /* of its cancellation; the first counts */
+    bool told;           /* the gateway knows that it is over */
+    bool swept;          /* the sweep that is under way is for it, too */
     uint32_t code, exit_code;
     char text[BR_ERR_TEXT_MAX];
     uint64_t since_us; /* of its state */
@@ -182,9 +183,9 @@ void run_free(struct run *r);
 void run_queue(struct run *r);
 /* Start those whose turn it is. */
 void runs_advance(struct service *sv);
-/* `now`: without waiting for anything. One that waits is over at once. */
-void run_cancel(struct run *r, bool now);
-void runs_cancel(struct service *sv, bool now);
+/* `now`: without waiting for anything. One that waits is over at once. `why` is for its record. */
+void run_cancel(struct run *r, bool now, enum br_code code, const char *why);
+void runs_cancel(struct service *sv, bool now, const char *why);
 unsigned runs_live(const struct service *sv);
 /* The deadlines of runs that end or are swept. */
 void runs_tick(struct service *sv);

@@ -170,7 +170,7 @@ static int on_run(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err 
     r->resolver = resolver;
     if (service_is_over(r->sv)) { /* sent before it heard of that */
         r->state = RUN_WAITING;
-        run_cancel(r, false);
+        run_cancel(r, false, BR_E_CANCELED, "the service stopped");
     } else {
         run_queue(r);
     }
@@ -181,11 +181,15 @@ static int on_cancel(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
 {
     struct run *r = named(((struct kid *)ctx)->sv, m);
     uint8_t how = br_rd_u8(&m->rd);
+    uint32_t code = br_rd_u32(&m->rd);
+    char why[BR_ERR_TEXT_MAX];
+    br_rd_str(&m->rd, why, sizeof(why));
     (void)c;
-    if (br_rd_done(&m->rd) < 0 || how > 1 || (r && r->state == RUN_CHECKED))
+    if (br_rd_done(&m->rd) < 0 || how > 1 || (r && r->state == RUN_CHECKED) || code == 0 ||
+        code >= BR_CODE_COUNT_ || !br_utf8_valid(why, strlen(why)))
         return malformed(m, err);
     if (r) /* else it is over, which the gateway will hear */
-        run_cancel(r, how == 1);
+        run_cancel(r, how == 1, (enum br_code)code, why);
     return 0;
 }
 
@@ -214,7 +218,7 @@ static const struct br_msg_rule gate_rules[] = {
     /* what was checked is what runs, under the operator's policy, profile and budget, and only so
        many at one time; a question that nobody answers is denied */
     {BR_MSG_GATE_RUN, BR_PERMIT, 23, BR_MSG_MAX, 0, 1, on_run},
-    {BR_MSG_GATE_CANCEL, BR_PERMIT, 6, 5 + BR_ID_MAX, 0, 0, on_cancel},
+    {BR_MSG_GATE_CANCEL, BR_PERMIT, 14, 13 + BR_ID_MAX + BR_ERR_TEXT_MAX, 0, 0, on_cancel},
     /* the record is redacted before it is stored: whoever operates the service may read it */
     {BR_MSG_GATE_READ, BR_PERMIT, 24, 512, 0, 0, on_read},
 };

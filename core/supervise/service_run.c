@@ -109,7 +109,7 @@ static void on_run_end(struct kid *k, int status)
     struct run *r = (struct run *)((char *)k - offsetof(struct run, kid));
     (void)orphans_reap(r->sv);
     if (!r->ended && r->hung_up && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-        set_end(r, BR_E_CANCELED, "the run was ended at once"); /* it could not say so any more */
+        set_end(r, r->cause.code, r->cause.text); /* it could not say so any more */
         r->ended = true;
     }
     if (r->ended) {
@@ -164,7 +164,7 @@ static int on_started(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
     br_out_fd(&o, br_msg_take_fd(m), true);
     /* a session without a client ends; a gateway that came after it does not know it */
     if (r->told || !gate_send(r->sv, BR_MSG_GATE_STARTED, 0, &o))
-        run_cancel(r, false);
+        run_cancel(r, false, BR_E_CANCELED, "the gateway ended");
     return 0;
 }
 
@@ -277,21 +277,34 @@ void run_queue(struct run *r)
     runs_advance(sv);
 }
 
-void run_cancel(struct run *r, bool now)
+/* Its bridled writes the cause into the record, also when it is let go of right after. */
+static void tell_cancel(struct run *r)
 {
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    br_buf_put_u32(&o.buf, (uint32_t)r->cause.code);
+    br_buf_put_str(&o.buf, r->cause.text);
+    if (r->kid.chan.fd >= 0)
+        (void)br_chan_send(&r->kid.chan, BR_MSG_CTL_CANCEL, 0, &o, NULL);
+}
+
+void run_cancel(struct run *r, bool now, enum br_code code, const char *why)
+{
+    bool first = !r->cause.code;
+    if (first)
+        (void)br_err_set(&r->cause, code, "%s", why);
     switch (r->state) {
     case RUN_WAITING:
-        set_end(r, BR_E_CANCELED, "the run was canceled before it had started");
+        set_end(r, r->cause.code, r->cause.text);
         run_over(r);
         break;
     case RUN_RUNNING:
+        if (first)
+            tell_cancel(r);
         if (now && !r->hung_up) {
             r->hung_up = true;
             r->since_us = br_now_us();
             kid_hang_up(&r->kid);
             service_tick(r->sv, HUNG_US + TICK_US);
-        } else if (r->kid.chan.fd >= 0) {
-            (void)br_chan_send(&r->kid.chan, BR_MSG_CTL_CANCEL, 0, NULL, NULL);
         }
         break;
     case RUN_CHECKED:
@@ -307,12 +320,12 @@ void run_cancel(struct run *r, bool now)
     }
 }
 
-void runs_cancel(struct service *sv, bool now)
+void runs_cancel(struct service *sv, bool now, const char *why)
 {
     sv->holding = true; /* one that is over makes room, which nobody is to have */
     for (struct run *r = sv->runs, *next; r; r = next) {
         next = r->next;
-        run_cancel(r, now);
+        run_cancel(r, now, BR_E_CANCELED, why);
     }
     sv->holding = false;
     service_check_end(sv);

@@ -148,6 +148,7 @@ struct supervisor {
     struct br_err config_err;
     struct br_buf config_reply;
     bool session_done, canceled;
+    struct br_err cancel; /* why; no code: nobody has said */
     int session_code, session_exit;
     char session_text[BR_ERR_TEXT_MAX];
     bool audit_closed;

@@ -22,6 +22,7 @@ static struct service_settings settings;
 static unsigned kills, hang_ups, ended, started;
 static int theirs = -1;  /* the end of a channel that its bridled has */
 static uint64_t tick_us; /* when the next one is wanted; 0: it is not */
+static char ended_why[BR_ERR_TEXT_MAX];
 static struct run *run;
 
 static uint64_t mono(void)
@@ -75,7 +76,7 @@ bool gate_send(struct service *s, enum br_msg_type type, uint64_t id, const stru
 
 void gate_ended(struct run *r)
 {
-    (void)r;
+    snprintf(ended_why, sizeof(ended_why), "%s", r->text);
     ended++;
 }
 
@@ -155,23 +156,28 @@ static void test_checked_at_the_end(void **state)
     char id[BR_ID_MAX];
     strcpy(id, run->id);
     sv.draining = true;
-    runs_cancel(&sv, false);
-    runs_cancel(&sv, true);
+    runs_cancel(&sv, false, "the gateway ended");
+    runs_cancel(&sv, true, "the service stopped");
     assert_ptr_equal(run_find(&sv, id), run);
     assert_int_equal(run->state, RUN_CHECKED);
     assert_int_equal(runs_live(&sv), 0); /* nobody waits for it */
     run->state = RUN_WAITING;            /* GATE_RUN came */
-    run_cancel(run, false);
+    run_cancel(run, false, BR_E_CANCELED, "a client canceled the run");
     assert_int_equal(ended, 1);
     assert_null(run_find(&sv, id));
     for (unsigned i = 0; i < 2; i++) {
         run = run_new(&sv);
         run->state = RUN_CHECKED;
         run->told = sv.draining = i;
-        runs_cancel(&sv, false);
+        runs_cancel(&sv, false, "the gateway ended");
         assert_null(sv.runs);
     }
     assert_int_equal(ended, 1);
+}
+
+static void on_nothing(struct kid *k, int status)
+{
+    (void)k, (void)status;
 }
 
 /* It was let go of and does not end: after a minute it is ended, and what it left is swept. */
@@ -180,13 +186,13 @@ static void test_hangs(void **state)
     (void)state;
     run->state = RUN_RUNNING;
     (void)kid_start_private(&sv, &run->kid, NULL, 0, NULL, NULL);
-    run_cancel(run, false);
+    run_cancel(run, false, BR_E_CANCELED, "a client canceled the run");
     pass(600u * 1000000u);
     assert_int_equal(kills, 0); /* asked to, it may take its time */
-    run_cancel(run, true);
+    run_cancel(run, true, BR_E_CANCELED, "too late");
     assert_int_equal(hang_ups, 1);
     pass(30u * 1000000u);
-    run_cancel(run, true); /* which gives it no more time */
+    run_cancel(run, true, BR_E_CANCELED, "too late"); /* which gives it no more time */
     pass(30u * 1000000u);
     assert_int_equal(kills, 0);
     pass(1000000u);
@@ -194,6 +200,28 @@ static void test_hangs(void **state)
     assert_int_equal(hang_ups, 1);
     assert_int_equal(ended, 0);
     assert_int_equal(run->state, RUN_RUNNING); /* until its end was heard of */
+}
+
+/* Why it was canceled first is told to its bridled, and is how it ended if nobody said more. */
+static void test_cause(void **state)
+{
+    char id[BR_ID_MAX], message[BR_MSG_MAX] = "";
+    (void)state;
+    strcpy(id, run->id);
+    run->state = RUN_RUNNING;
+    (void)kid_start_private(&sv, &run->kid, NULL, 0, on_nothing, NULL);
+    run_cancel(run, true, BR_E_PROGRAM_DIED, "the record of the run broke off");
+    run_cancel(run, true, BR_E_CANCELED, "the service stopped");
+    ssize_t n = recv(theirs, message, sizeof(message), MSG_DONTWAIT);
+    assert_true(n > 0 && memmem(message, (size_t)n, "the record of the run broke off", 31));
+    assert_true(recv(theirs, message, sizeof(message), MSG_DONTWAIT) <= 0); /* once */
+    assert_int_equal(run->cause.code, BR_E_PROGRAM_DIED);
+    run->state = RUN_WAITING; /* and of one that never ran */
+    run->cause.code = BR_OK;
+    run_cancel(run, false, BR_E_CANCELED, "the service stopped");
+    assert_int_equal(ended, 1);
+    assert_string_equal(ended_why, "the service stopped");
+    assert_null(run_find(&sv, id));
 }
 
 /* Its gateway died before it began: the one that came after does not know it. */
@@ -232,6 +260,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_checked_at_the_end, setup, teardown),
         cmocka_unit_test_setup_teardown(test_hangs, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_cause, setup, teardown),
         cmocka_unit_test_setup_teardown(test_starts_for_another, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,7 +27,7 @@
     X(CTL_STARTED, 0x0102)                                                                         \
     /* the verb is over. u32 code (enum br_code), str text, u32 exit_code */                       \
     X(CTL_ENDED, 0x0103)                                                                           \
-    /* cancel the run: cleanly, now. empty */                                                      \
+    /* cancel the run: cleanly, now. u32 code, str why, for the record; empty: the operator did */ \
     X(CTL_CANCEL, 0x0104)                                                                          \
     /* read the store. struct br_show; answer: CTL_STARTED with one fd (audit) */                  \
     X(CTL_SHOW, 0x0105)                                                                            \
@@ -119,7 +119,8 @@
     /* session -> bridled: the run is over, agent.stopped is stored. u32 code, u32 exit_code,      \
        str text */                                                                                 \
     X(SESSION_DONE, 0x0216)                                                                        \
-    /* bridled -> session: cancel cleanly. u32 code (CANCELED or TIMEOUT), str why */              \
+    /* bridled -> session: cancel cleanly. u32 code (CANCELED, TIMEOUT, what else ended it), str   \
+       why */                                                                                      \
     X(SESSION_CANCEL, 0x0217)                                                                      \
     /* session -> bridled: is this possible? The payload of SUP_LAUNCH. Starts nothing, whatever   \
        comes of it; answered by SUP_RESOLVED or SUP_REFUSED */                                     \
@@ -434,7 +435,8 @@
     /* bridled -> gateway: the sandbox is gone, the record closed. str session_id, u32 code, str   \
      * text, u32 exit_code */                                                                      \
     X(GATE_ENDED, 0x0a15)                                                                          \
-    /* gateway -> bridled: end it. str session_id, u8 how (0 cleanly, 1 at once) */                \
+    /* gateway -> bridled: end it. str session_id, u8 how (0 cleanly, 1 at once), u32 code and str \
+     * why (the first counts): they come into its record and its GATE_ENDED */                     \
     X(GATE_CANCEL, 0x0a16)                                                                         \
     /* gateway -> bridled: read the store. str run_id ("" lists the runs, newest first), u64 row   \
      * (events after this one), u32 limit (of a list), str before (a run id; ""), str words (that  \

@@ -313,6 +313,16 @@ void served_record(struct served *s, const char *id, const char *status)
     e2e_result_free(&r);
 }
 
+void served_recorded(struct served *s, const char *id, const char *why)
+{
+    struct e2e_result r;
+    e2e_run(&s->t, &r, "bridle", "show", id, "--json", NULL);
+    const char *end = r.status == 0 ? strstr((char *)r.out.data, "\"agent.stopped\"") : NULL;
+    if (!end || !strstr(end, why))
+        fail_msg("the record of '%s' does not end with '%s': %s", id, why, end ? end : "");
+    e2e_result_free(&r);
+}
+
 void served_stop(struct served *s)
 {
     if (s->service > 0) {

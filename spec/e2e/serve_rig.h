@@ -64,6 +64,8 @@ void served_logged(struct served *s, const char *text);
 /* The record of a run ends once and so, and no question is open. */
 void served_record(struct served *s, const char *id, const char *status);
 /* Ends it if it runs, and looks at what is left. */
+/* and why it ended. */
+void served_recorded(struct served *s, const char *id, const char *why);
 void served_stop(struct served *s);
 void served_close(struct served *s);
 

@@ -328,7 +328,9 @@ static void obey(char *text)
         nruns++; /* whatever ends */
     } else if (strcmp(what, "CANCEL") == 0) {
         br_buf_put_str(&o.buf, word(&text, ' '));
-        br_buf_put_u8(&o.buf, (uint8_t)atoi(text));
+        br_buf_put_u8(&o.buf, (uint8_t)atoi(word(&text, ' ')));
+        br_buf_put_u32(&o.buf, BR_E_CANCELED);
+        br_buf_put_str(&o.buf, *text ? text : "a client canceled the run");
         ask(BR_MSG_GATE_CANCEL, &o);
     } else if (strcmp(what, "READ") == 0) {
         struct br_show w = {.row = 0};

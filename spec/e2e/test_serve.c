@@ -104,6 +104,7 @@ static void test_asks(void **state)
     snprintf(want, sizeof(want), "ENDED %s CANCELED", id);
     served_hear(&s, want);
     served_record(&s, id, "canceled");
+    served_recorded(&s, id, "a client canceled the run");
     /* its channels are dropped, as when the one that asks and shows is no more */
     served_begin(&s, "one", "sleep", id);
     do

@@ -70,6 +70,7 @@ static void test_gateway(void **state)
     for (int i = 0; i < 1000 && e2e_find(s.service, "bridle-session", 0); i++)
         usleep(10000);
     served_record(&s, asking, "canceled");
+    served_recorded(&s, asking, "the gateway ended");
     served_connect(&s); /* the same socket, another gateway, which knows nothing of them */
     expect_works();
     kill_one("bridle-gateway", 0);
@@ -110,6 +111,7 @@ static void test_service(void **state)
     served_start(&s, NULL, NULL);
     served_ready(&s);
     served_record(&s, id, "canceled");
+    served_recorded(&s, id, "the service stopped");
     expect_works();
     served_stop(&s);
 }

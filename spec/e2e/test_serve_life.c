@@ -523,6 +523,7 @@ static void test_drain_is_over(void **state)
     served_hear(&s, want);
     assert_int_equal(served_ended(&s), 0);
     served_record(&s, id, "canceled");
+    served_recorded(&s, id, "the service stopped");
     served_stop(&s);
 }
 
@@ -565,6 +566,7 @@ static void test_second_signal(void **state)
     assert_int_equal(kill(s.service, SIGTERM), 0);
     assert_int_equal(served_ended(&s), 0);
     served_record(&s, id, "canceled");
+    served_recorded(&s, id, "the service stopped");
     served_stop(&s);
 }
 
