@@ -51,6 +51,25 @@ test("the list: what waits, what runs, the record", async ({ page, mock }) => {
   await page.until("document.querySelector('.past .session-row')?.innerText.includes('Another')");
 });
 
+test("what is not read yet is said to be loading", async ({ page, mock }) => {
+  mock.slow = [];
+  const hurry = () => { const all = mock.slow; mock.slow = []; for (const f of all) f(); };
+  await page.go(mock.url);
+  await page.until("document.querySelector('.overview h2')?.innerText === 'Loading what runs'");
+  await page.until("document.querySelector('.home .empty').innerText === 'Loading the record'");
+  hurry();
+  await page.until("document.querySelector('.overview h2')?.innerText === 'Nothing runs'");
+  assert.equal(await page.eval(text(".home .empty")), "Nothing has run here yet.");
+  const s = waiting(mock);
+  await page.until("document.querySelector('.waiting .session-row')");
+  await page.eval(`location.hash = "#/s/${s.row.sessionId}"`);
+  await page.until("document.querySelector('.gauges')?.innerText.includes('Loading')");
+  assert.doesNotMatch(await page.eval(text(".gauges")), /tokens/);
+  hurry();
+  await page.until("/tokens/.test(document.querySelector('.gauges').innerText)");
+  assert.match(await page.eval(text(".card .reason")), /^It is asked because: /);
+});
+
 test("a timeline, folded and unfolded by keys", async ({ page, mock }) => {
   const s = waiting(mock);
   s.resolve("p1", "allow", "token:ann", "once", "fine");

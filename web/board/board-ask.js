@@ -105,12 +105,12 @@ export function askCard(stream, ask, app) {
     el("header", null, icon("ask"), title, left),
     el("pre.subject" + (d.action === "process.exec" ? ".command" : ""), { id: id + "-s", tabIndex: lines > 8 ? 0 : null }, subject || "(no subject)"),
     lines > 8 ? el("p.dim", null, plural(lines, "line") + ", " + bytes(subject.length) + ": all of it is what you answer for") : null,
-    d.reason ? el("p.reason", null, d.reason) : null,
+    d.reason ? el("p.reason", null, el("span.dim", null, "It is asked because: "), d.reason) : null,
     inputs.length ? el("div.input", null, inputs) : null,
     rows([
       ["asks", commands(ask)],
       ...touches(m && m.touches).map(([label, ...v]) => [label, ...v]),
-      ["whole", m && m.opaque ? "the command cannot be taken apart: it is decided as a whole" : null],
+      ["pieces", m && m.opaque ? "one: the command cannot be taken apart" : null],
       ["rule", m && m.ruleId ? [code(m.ruleId), m.file ? ` in ${m.file}${m.line ? ":" + m.line : ""}` : ""] : null],
       ["run", forRun && app.may("answer") ? (d.action === "process.exec"
         ? "\"for this run\" covers exactly this command, in this directory" : "\"for this run\" covers exactly this") : null],

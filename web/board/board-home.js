@@ -55,6 +55,7 @@ export class Home {
     if (this.query) params.query = this.query;
     if (more && this.history.length) params.before = this.history[this.history.length - 1].sessionId;
     this.root.classList.add("busy");
+    if (this.historyQuery === undefined) this.render();
     try {
       const r = await this.app.request("session/list", params);
       if (me !== this.asked) return;
@@ -101,7 +102,8 @@ export class Home {
     this.sections.running.root.hidden = running.length === 0;
     this.moreButton.hidden = !this.more || past.length >= SHOWN_MAX;
     this.empty.replaceChildren();
-    if (!past.length && this.app.connected() && this.historyQuery !== undefined)
+    if (this.historyQuery === undefined && !past.length && this.root.classList.contains("busy")) put(this.empty, "Loading the record");
+    else if (!past.length && this.app.connected() && this.historyQuery !== undefined)
       put(this.empty, this.query ? `Nothing in the record has '${this.query}'.` : "Nothing has run here yet.");
     this.rove();
     this.tick();

@@ -198,6 +198,12 @@ export class SessionView {
     const live = this.app.isLive(this.id) && !s.stopped;
     const budget = (metric) => s.budget.get(metric);
     const of = (metric, n) => budget(metric) ? `${count(Math.max(n, budget(metric).used))} of ${count(budget(metric).limit)}` : count(n);
+    const unread = this.app.unread(this.id);
+    if (unread) {
+      this.gaugeKey = "";
+      this.gauges.replaceChildren(el("div.gauge", null, el("span.value", null, "Loading"), el("span.label", null, "the session")));
+      return;
+    }
     const gauge = (label, value, b, n) => el("div.gauge", null, el("span.value", null, value), el("span.label", null, label),
       b ? el("meter", { min: 0, max: b.limit, value: Math.max(b.used, n), high: b.limit * 0.8, "aria-label": label + " used" }) : null);
     const key = JSON.stringify([tokens, s.toolCalls, s.turns, s.phase, live, Math.trunc(this.elapsed() / 1000), [...s.budget]]);

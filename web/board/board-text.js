@@ -112,7 +112,7 @@ const SHAPES = {
   back: "M10 3.5L5.5 8l4.5 4.5",
   fold: "M6 4l4 4-4 4",
   down: "M8 3v9.5M4 8.8l4 4 4-4",
-  person: "M8 8a2.6 2.6 0 1 0 0-5.2A2.6 2.6 0 0 0 8 8zm-5 5.4c.5-2.7 2.5-4 5-4s4.5 1.3 5 4",
+  says: "M2.5 3.5h11v7H7.5L5 13v-2.5H2.5zM5 6h6M5 8.2h3.5",
 };
 export function icon(name) {
   const ns = "http://www.w3.org/2000/svg";

@@ -199,7 +199,7 @@ function decisionNodes(d) {
     ["reason", d.reason],
     ["by", d.actor && d.actor !== "kernel" ? d.actor : null],
     ["grant", d.grant ? ["allowed before, for the rest of this run ", code(d.grant)] : null],
-    ["whole", d.opaque ? "the command cannot be taken apart: it was decided as a whole" : null],
+    ["pieces", d.opaque ? "one: the command cannot be taken apart" : null],
   ]);
   const lists = [];
   if (Array.isArray(d.votes) && d.votes.length > 1)
@@ -303,7 +303,7 @@ const DRAW = {
   },
   text(item, ctx) {
     const article = el("article.item.text", { "aria-label": "The agent says" },
-      el("span.mark", null, icon("person")), el("div.words", null,
+      el("span.mark", null, icon("says")), el("div.words", null,
         item.text.length > SAID && !(item.whole && item.whole.has("said"))
           ? [prose(item.text.slice(0, SAID)), el("button.more", {
             type: "button", "data-focus": "more-said",

@@ -119,6 +119,12 @@ class Board {
     return Boolean(t && t.loading);
   }
 
+  // Nothing of it has been read yet, or not all: what is counted is not what there is.
+  unread(id) {
+    const t = this.streams.get(id);
+    return Boolean(t && !t.status && !t.owned && (t.loading || t.stream.seq < 0));
+  }
+
   request(method, params, ms) {
     return this.link.request(method, params, ms);
   }
@@ -160,8 +166,11 @@ class Board {
       const r = await this.request("session/watch", {});
       this.live.clear();
       for (const s of r.sessions) this.live.set(s.sessionId, s);
+      this.watched = "read";
       this.liveChanged();
     } catch (e) {
+      if (!this.watched) this.watched = "failed";
+      if (!this.current) this.overview();
       if (this.connected()) this.say("The live sessions could not be read: " + e.message, "bad");
     }
     for (const [id, t] of this.streams)
@@ -452,14 +461,16 @@ class Board {
 
   overview() {
     const live = [...this.live.values()], waiting = live.filter((s) => s.asks > 0);
-    const key = [live.length, waiting.length, this.may("operate")].join();
+    const known = this.watched === "read" || live.length > 0;
+    const key = [live.length, waiting.length, this.may("operate"), known, this.watched].join();
     if (this.pane.firstChild && this.overviewKey === key) return;
     this.overviewKey = key;
     this.pane.replaceChildren(el("div.overview", null,
       el("img", { src: "icon.svg", alt: "", width: 72, height: 72 }),
       el("h2", null, waiting.length ? plural(waiting.length, "session waits", "sessions wait") + " for an answer"
-        : live.length ? plural(live.length, "session runs", "sessions run") : "Nothing runs"),
-      el("p.dim", null, waiting.length ? "Choose one, or press a." : live.length ? "Choose one to see what it does."
+        : live.length ? plural(live.length, "session runs", "sessions run")
+          : known ? "Nothing runs" : this.watched ? "What runs is not known" : "Loading what runs"),
+      el("p.dim", null, !known ? "" : waiting.length ? "Choose one, or press a." : live.length ? "Choose one to see what it does."
         : this.may("operate") ? "Start one, or read what has run." : "What has run is in the record."),
       waiting.length ? el("button.primary", { type: "button", onclick: () => this.nextAsk() }, icon("ask"), "To the first question") : null));
   }
