@@ -124,6 +124,7 @@ struct audit {
     unsigned syncing; /* one is committed; the disk is waited for */
     bool in_sync;     /* it is, in the background, up to sync_rows */
     bool many;        /* the sync before was of many messages: more come soon */
+    unsigned slow;    /* syncs in the background that took long, in sequence */
     unsigned at_once; /* syncs that are waited for */
     uint64_t sync_rows, sync_started_us;
     struct br_err broken; /* the first failure; nothing is stored after it but the end */

@@ -19,9 +19,11 @@
 /* Where there are many, the next one is looked for so long before one sleeps. */
 #define SOON_US 20u
 /* Where the disk or the processors are busy, two halves by turns take longer than one whole, and
- * the kernel's worker comes late: after a sync that took so long, so many are waited for at once.
+ * the kernel's worker comes late: after so many syncs in sequence that took so long, so many are
+ * waited for at once. A single one may have met a checkpoint.
  */
 #define SLOW_US 1000u
+#define SLOW_MANY 2u
 #define AT_ONCE 16u
 
 struct reply *batch_reply(struct audit *a, uint64_t id)
@@ -173,7 +175,8 @@ static int end_sync(struct audit *a, bool wait, struct br_err *err)
     if (r == -BR_E_TIMEOUT)
         return r;
     a->in_sync = false;
-    if (br_now_us() - a->sync_started_us > SLOW_US)
+    a->slow = br_now_us() - a->sync_started_us > SLOW_US ? a->slow + 1 : 0;
+    if (a->slow >= SLOW_MANY)
         a->at_once = AT_ONCE;
     br_loop_unwatch(a->loop, br_store_sync_fd(a->rec.store));
     unsigned done = a->syncing;
