@@ -54,10 +54,11 @@ static void become_role(const char *binary, uid_t uid, bool quiet, int channel, 
 #ifdef BR_SANITIZED
     static char asan[1024], ubsan[1024];
     unsigned n = 0;
-    if (getenv("ASAN_OPTIONS")) {
-        snprintf(asan, sizeof(asan), "ASAN_OPTIONS=%s", getenv("ASAN_OPTIONS"));
-        env[n++] = asan;
-    }
+    /* a role may not trace itself, which the search for leaks does */
+    const char *options = getenv("ASAN_OPTIONS");
+    snprintf(asan, sizeof(asan), "ASAN_OPTIONS=%s%sdetect_leaks=0", options ? options : "",
+             options ? ":" : "");
+    env[n++] = asan;
     if (getenv("UBSAN_OPTIONS")) {
         snprintf(ubsan, sizeof(ubsan), "UBSAN_OPTIONS=%s", getenv("UBSAN_OPTIONS"));
         env[n++] = ubsan;
