@@ -545,6 +545,7 @@ static void test_narrow(void **state)
     serve(">initialize\n" OK("1", FULL));
     start_terminal(ARGV(NULL), 40);
     expect("connected as uid:0, model m. Each prompt\r\nis a run; Ctrl-D leaves.\r\n");
+    expect("bridle> ");
     type("\004");
     assert_int_equal(ended(), 0);
 }

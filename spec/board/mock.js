@@ -137,7 +137,7 @@ class Client {
 
   answer(f, m) {
     try {
-      if (/^session\/(list|load)$/.test(m.method) && this.mock.busy-- > 0) throw { code: -32031, message: "too many readings of the record; try again in a second", data: { code: "ACP_RATE_LIMITED" } };
+      if (this.mock.busy[m.method]-- > 0) throw { code: -32031, message: "too many readings of the record; try again in a second", data: { code: "ACP_RATE_LIMITED" } };
       if (!f) throw { code: -32601, message: "there is no such method" };
       const need = NEEDS[m.method];
       if (need && ORDER.indexOf(this.who.access) < ORDER.indexOf(need)) throw { code: -32030, message: `'${m.method}' needs the access '${need}'`, data: { code: "ACP_FORBIDDEN" } };
@@ -226,7 +226,7 @@ function find(c, p) {
 
 class Mock {
   constructor(folder) {
-    Object.assign(this, { folder, sessions: new Map(), clients: new Set(), requests: [], urls: [], askSeconds: 120, sessionsMax: 32, liar: false, needsToken: false, onLoad: null, slow: null, busy: 0, breaks: 0, inject: "" });
+    Object.assign(this, { folder, sessions: new Map(), clients: new Set(), requests: [], urls: [], askSeconds: 120, sessionsMax: 32, liar: false, needsToken: false, onLoad: null, slow: null, busy: { "session/list": 0, "session/load": 0 }, breaks: 0, inject: "" });
     this.who = { name: "uid:1000", access: "operate" };
     this.server = http.createServer((q, r) => this.file(q, r));
     this.server.on("upgrade", (q, socket) => this.upgrade(q, socket));
