@@ -34,6 +34,10 @@ int bench_end(void);
 /* The directory of the programs. */
 const char *bench_bin_path(void);
 
+/* spawn.c: start a program of ours with one end of a channel as its descriptor 3. *end is the other
+ * and the caller's, -1 if there is none; `quiet`: what it logs is thrown away. 0, or -BR_E_IO. */
+int bench_role_start(const char *name, bool quiet, pid_t *pid, int *end, struct br_err *err);
+
 /* launch.c: a launcher of our own, many sandboxes one after another. */
 struct bench_launcher;
 /* The bridle-launch in `dir` (and the bridle-init beside it), with so many prepared sandboxes. */

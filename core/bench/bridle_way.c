@@ -44,24 +44,9 @@ static const struct br_msg_rule ready_rules[] = {
 static int program(struct bench_bridle *b, const char *name, pid_t *pid, struct br_chan *c,
                    struct br_err *err)
 {
-    char path[BR_PATH_MAX + 32];
-    int ends[2];
-    snprintf(path, sizeof(path), "%s/%s", bench_bin_path(), name);
-    if (br_chan_pair(ends) < 0)
-        return br_err_errno(err, BR_E_IO, "a channel could not be made");
-    *pid = fork();
-    if (*pid == 0) {
-        char *argv[] = {(char *)name, NULL}, *envp[] = {NULL};
-        if (ends[1] == 3)
-            (void)fcntl(3, F_SETFD, 0);
-        else if (dup2(ends[1], 3) < 0)
-            _exit(126);
-        execve(path, argv, envp);
-        _exit(127);
-    }
-    br_close(&ends[1]);
-    br_chan_init(c, ends[0], name, ready_rules, BR_ARRAY_LEN(ready_rules), b);
-    return *pid < 0 ? br_err_errno(err, BR_E_IO, "'%s' could not be started", name) : 0;
+    int end, r = bench_role_start(name, false, pid, &end, err);
+    br_chan_init(c, end, name, ready_rules, BR_ARRAY_LEN(ready_rules), b);
+    return r;
 }
 
 static int wait_ready(struct bench_bridle *b, struct br_chan *c, struct br_err *err)

@@ -85,31 +85,6 @@ static int serve_until(struct bench_gate *g, const bool *done, struct br_err *er
     return 0;
 }
 
-static int start_program(struct bench_gate *g, struct br_err *err)
-{
-    char path[BR_PATH_MAX + 32];
-    int ends[2];
-    snprintf(path, sizeof(path), "%s/bridle-gateway", bench_bin_path());
-    if (br_chan_pair(ends) < 0)
-        return br_err_errno(err, BR_E_IO, "a channel could not be made");
-    g->pid = fork();
-    if (g->pid == 0) {
-        char *argv[] = {(char *)"bridle-gateway", NULL}, *envp[] = {NULL};
-        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        if (null < 0 || dup2(null, STDERR_FILENO) < 0) /* its log */
-            _exit(126);
-        if (ends[1] == 3)
-            (void)fcntl(3, F_SETFD, 0);
-        else if (dup2(ends[1], 3) < 0)
-            _exit(126);
-        execve(path, argv, envp);
-        _exit(127);
-    }
-    br_close(&ends[1]);
-    br_chan_init(&g->chan, ends[0], "gateway", rules, BR_ARRAY_LEN(rules), g);
-    return g->pid < 0 ? br_err_errno(err, BR_E_IO, "'bridle-gateway' could not be started") : 0;
-}
-
 int bench_gate_open(struct bench_gate *g, struct br_err *err)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -120,7 +95,8 @@ int bench_gate_open(struct bench_gate *g, struct br_err *err)
         getsockname(fd, (struct sockaddr *)&a, &n) < 0)
         return br_err_errno(err, BR_E_IO, "no listener for 'bridle-gateway'");
     g->port = ntohs(a.sin_port);
-    int r = start_program(g, err);
+    int end, r = bench_role_start("bridle-gateway", true, &g->pid, &end, err);
+    br_chan_init(&g->chan, end, "gateway", rules, BR_ARRAY_LEN(rules), g);
     BR_CLEANUP_FREE struct br_service *s = calloc(1, sizeof(*s));
     br_require(s != NULL);
     br_service_default(s);

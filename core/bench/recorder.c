@@ -39,28 +39,6 @@ static const struct br_msg_rule rules[] = {
     {BR_MSG_AUDIT_CLOSED, BR_PERMIT, 0, BR_MSG_MAX, 0, 0, on_text},
 };
 
-static int start_program(struct bench_recorder *r, struct br_err *err)
-{
-    char path[BR_PATH_MAX + 32];
-    int ends[2];
-    snprintf(path, sizeof(path), "%s/bridle-audit", bench_bin_path());
-    if (br_chan_pair(ends) < 0)
-        return br_err_errno(err, BR_E_IO, "a channel could not be made");
-    r->pid = fork();
-    if (r->pid == 0) {
-        char *argv[] = {(char *)"bridle-audit", NULL}, *envp[] = {NULL};
-        if (ends[1] == 3)
-            (void)fcntl(3, F_SETFD, 0);
-        else if (dup2(ends[1], 3) < 0)
-            _exit(126);
-        execve(path, argv, envp);
-        _exit(127);
-    }
-    br_close(&ends[1]);
-    br_chan_init(&r->sup, ends[0], "audit", rules, BR_ARRAY_LEN(rules), r);
-    return r->pid < 0 ? br_err_errno(err, BR_E_IO, "'bridle-audit' could not be started") : 0;
-}
-
 int bench_recorder_open(struct bench_recorder *r, const char *dir, const char *run_id,
                         struct br_err *err)
 {
@@ -76,7 +54,8 @@ int bench_recorder_open(struct bench_recorder *r, const char *dir, const char *r
     r->session = session[0];
     r->client = client[0];
     (void)fcntl(r->session, F_SETFL, O_NONBLOCK);
-    int ret = start_program(r, err);
+    int end, ret = bench_role_start("bridle-audit", false, &r->pid, &end, err);
+    br_chan_init(&r->sup, end, "audit", rules, BR_ARRAY_LEN(rules), r);
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_buf_put_u8(&o.buf, 0);
     br_buf_put_u8(&o.buf, WITH_SESSION | WITH_CLIENT);

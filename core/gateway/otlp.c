@@ -288,9 +288,10 @@ static void on_started(struct seen *e)
     if (member(&e->p, e->end, "agentId", &s, &n) && is_word(s, n, sizeof(e->r->agent)))
         snprintf(e->r->agent, sizeof(e->r->agent), "%.*s", (int)n, s);
     char model[OTLP_NAME_MAX] = "";
-    if (member(&e->p, e->end, "sessionId", &s, &n) &&
-        (member(&e->p, e->end, "taskId", &s, &n) || true) &&
-        member(&e->p, e->end, "model", &s, &n) && n < sizeof(model)) {
+    if (!member(&e->p, e->end, "sessionId", &s, &n))
+        return;
+    (void)member(&e->p, e->end, "taskId", &s, &n); /* which need not be there */
+    if (member(&e->p, e->end, "model", &s, &n) && n < sizeof(model)) {
         memcpy(model, s, n);
         model_name(e->o->g, e->r->model, model);
     }
