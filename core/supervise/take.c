@@ -106,7 +106,7 @@ static int connect_standing(struct supervisor *s, bool own, struct br_err *err)
         return br_err_errno(err, BR_E_PROGRAM_DIED,
                             "the bridled that stood over '%s' does not answer, and its policy "
                             "would be that of a run; nothing was started. Start it again with "
-                            "'bridle policy hold', or remove "
+                            "'bridle policy hold' or 'bridle serve', or remove "
                             "'%s/%s' to do without",
                             dir, dir, STANDING_SOCKET);
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0 ||
