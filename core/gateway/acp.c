@@ -52,13 +52,10 @@ void acp_reply(struct acp *a, const char *id, json_t *result)
 
 void acp_fail(struct acp *a, const char *id, int code, const char *name, const char *fmt, ...)
 {
-    char text[BR_ERR_TEXT_MAX];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
+    (void)rpc_verror(a->c, id, code, name, fmt, args);
     va_end(args);
-    text[br_utf8_floor(text, strlen(text))] = 0;
-    (void)rpc_error(a->c, id, code, name, text);
 }
 
 void acp_fail_code(struct acp *a, const char *id, int code, const struct br_err *why)

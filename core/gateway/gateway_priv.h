@@ -236,6 +236,9 @@ bool rpc_safe_integer(const json_t *v, int64_t *out);
 int rpc_result(struct conn *c, const char *id, const char *result, size_t n);
 /* {"jsonrpc":"2.0","id":ID,"error":{"code":CODE,"message":TEXT,"data":{"code":NAME}}} */
 int rpc_error(struct conn *c, const char *id, int code, const char *name, const char *text);
+/* The same with a format; what is too long is cut. */
+int rpc_verror(struct conn *c, const char *id, int code, const char *name, const char *fmt,
+               va_list args) __attribute__((format(printf, 5, 0)));
 
 /* ---- the whole ---- */
 

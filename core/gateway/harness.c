@@ -30,13 +30,10 @@ static const char *error_name(enum harness_error code)
 
 void harness_error(struct harness *h, const char *id, enum harness_error code, const char *fmt, ...)
 {
-    char text[BR_ERR_TEXT_MAX];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
+    (void)rpc_verror(h->c, id, code, error_name(code), fmt, args);
     va_end(args);
-    text[br_utf8_floor(text, strlen(text))] = 0;
-    (void)rpc_error(h->c, id, code, error_name(code), text);
 }
 
 void harness_reply(struct harness *h, const char *id, const struct br_buf *result)

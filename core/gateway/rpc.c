@@ -285,6 +285,15 @@ int rpc_result(struct conn *c, const char *id, const char *result, size_t n)
     return conn_send(c, pieces, BR_ARRAY_LEN(pieces));
 }
 
+int rpc_verror(struct conn *c, const char *id, int code, const char *name, const char *fmt,
+               va_list args)
+{
+    char text[BR_ERR_TEXT_MAX];
+    vsnprintf(text, sizeof(text), fmt, args);
+    text[br_utf8_floor(text, strlen(text))] = 0;
+    return rpc_error(c, id, code, name, text);
+}
+
 int rpc_error(struct conn *c, const char *id, int code, const char *name, const char *text)
 {
     BR_CLEANUP_BUF struct br_buf b = BR_BUF_INIT(16 * BR_ERR_TEXT_MAX);

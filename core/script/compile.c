@@ -596,43 +596,47 @@ int br_compile_adapter(struct br_script *s, const char *ref, const char *profile
     return r;
 }
 
-/* ---- what a manifest declares ---- */
-
-struct declared_job {
-    json_t *tree; /* taken */
-    char *adapter, *profile;
-    size_t nadapter, nprofile;
-    int code;
-    char text[BR_ERR_TEXT_MAX];
-};
+/* ---- what a manifest is, for who only names it, and what it declares ---- */
 
 /* A refusal is a table with a message; it is kept and is no error of the call. */
-static int run_declared(lua_State *L)
-{
-    struct declared_job *job = lua_touserdata(L, 1);
-    push_member(L, "bridle.schema", "catch");
-    push_member(L, "bridle.manifest", "declared");
-    br_script_json_push(L, &job->tree);
-    lua_call(L, 2, 2);
-    if (lua_isnil(L, -2)) {
-        lua_getfield(L, -1, "message");
-        snprintf(job->text, sizeof(job->text), "%s", lua_tostring(L, -1));
-        job->code = BR_E_INVALID_MANIFEST;
-        return 0;
-    }
-    snprintf(job->adapter, job->nadapter, "%s", lua_tostring(L, -2));
-    snprintf(job->profile, job->nprofile, "%s", lua_tostring(L, -1));
-    return 0;
-}
-
-/* ---- what a manifest is, for who only names it ---- */
-
-struct task_job {
+struct manifest_job {
     json_t *tree; /* taken */
-    struct br_compile_task *out;
+    void *out;
     int code;
     char text[BR_ERR_TEXT_MAX];
 };
+
+/* False: what schema.catch gave is a refusal, which is kept. */
+static bool is_read(lua_State *L, struct manifest_job *job)
+{
+    if (!lua_isnil(L, -2))
+        return true;
+    lua_getfield(L, -1, "message");
+    snprintf(job->text, sizeof(job->text), "%s", lua_tostring(L, -1));
+    job->code = BR_E_INVALID_MANIFEST;
+    return false;
+}
+
+/* `run` gets a struct manifest_job, whose `out` is the caller's. */
+static int read_manifest(struct br_script *s, const char *path, const void *text, size_t n,
+                         lua_CFunction run, void *out, struct br_err *err)
+{
+    const struct br_compile_in in = {.manifest_path = path, .manifest = text, .manifest_len = n};
+    struct manifest_job job = {.out = out};
+    json_t *marks = NULL;
+    unsigned line;
+    int r = parse_manifest(&in, &job.tree, &marks, &line, err);
+    json_decref(marks);
+    if (r < 0)
+        return br_err_wrap(err, "'%s'", path);
+    lua_pushcfunction(s->L, run);
+    lua_pushlightuserdata(s->L, &job);
+    r = br_script_call(s, 1, 0, BR_SCRIPT_COMPILE_US, BR_E_INVALID_MANIFEST, err);
+    json_decref(job.tree);
+    if (r == 0 && job.code)
+        r = br_err_set(err, (enum br_code)job.code, "'%s': %s", path, job.text);
+    return r;
+}
 
 static int ignore_warning(lua_State *L)
 {
@@ -650,26 +654,23 @@ static uint64_t positive_member(lua_State *L, const char *name)
 
 static int run_task(lua_State *L)
 {
-    struct task_job *job = lua_touserdata(L, 1);
+    struct manifest_job *job = lua_touserdata(L, 1);
+    struct br_compile_task *out = job->out;
     push_member(L, "bridle.schema", "catch");
     push_member(L, "bridle.manifest", "normalise");
     br_script_json_push(L, &job->tree);
     lua_pushcfunction(L, ignore_warning);
     lua_call(L, 3, 2);
-    if (lua_isnil(L, -2)) {
-        lua_getfield(L, -1, "message");
-        snprintf(job->text, sizeof(job->text), "%s", lua_tostring(L, -1));
-        job->code = BR_E_INVALID_MANIFEST;
+    if (!is_read(L, job))
         return 0;
-    }
     lua_pop(L, 1);
     lua_getfield(L, -1, "id");
-    snprintf(job->out->id, sizeof(job->out->id), "%s", lua_tostring(L, -1));
+    snprintf(out->id, sizeof(out->id), "%s", lua_tostring(L, -1));
     lua_pop(L, 1);
     lua_getfield(L, -1, "budget");
     if (lua_istable(L, -1)) {
-        job->out->tokens = positive_member(L, "max_model_tokens");
-        job->out->tool_calls = positive_member(L, "max_tool_calls");
+        out->tokens = positive_member(L, "max_model_tokens");
+        out->tool_calls = positive_member(L, "max_tool_calls");
     }
     return 0;
 }
@@ -677,42 +678,34 @@ static int run_task(lua_State *L)
 int br_compile_task(struct br_script *s, const char *path, const void *text, size_t n,
                     struct br_compile_task *out, struct br_err *err)
 {
-    const struct br_compile_in in = {.manifest_path = path, .manifest = text, .manifest_len = n};
-    struct task_job job = {.out = out};
-    json_t *marks = NULL;
-    unsigned line;
     memset(out, 0, sizeof(*out));
-    int r = parse_manifest(&in, &job.tree, &marks, &line, err);
-    json_decref(marks);
-    if (r < 0)
-        return br_err_wrap(err, "'%s'", path);
-    lua_pushcfunction(s->L, run_task);
-    lua_pushlightuserdata(s->L, &job);
-    r = br_script_call(s, 1, 0, BR_SCRIPT_COMPILE_US, BR_E_INVALID_MANIFEST, err);
-    json_decref(job.tree);
-    if (r == 0 && job.code)
-        r = br_err_set(err, (enum br_code)job.code, "'%s': %s", path, job.text);
-    return r;
+    return read_manifest(s, path, text, n, run_task, out, err);
+}
+
+struct declared {
+    char *adapter, *profile;
+    size_t nadapter, nprofile;
+};
+
+static int run_declared(lua_State *L)
+{
+    struct manifest_job *job = lua_touserdata(L, 1);
+    const struct declared *out = job->out;
+    push_member(L, "bridle.schema", "catch");
+    push_member(L, "bridle.manifest", "declared");
+    br_script_json_push(L, &job->tree);
+    lua_call(L, 2, 2);
+    if (!is_read(L, job))
+        return 0;
+    snprintf(out->adapter, out->nadapter, "%s", lua_tostring(L, -2));
+    snprintf(out->profile, out->nprofile, "%s", lua_tostring(L, -1));
+    return 0;
 }
 
 int br_compile_declared(struct br_script *s, const char *path, const void *text, size_t n,
                         char *adapter, size_t nadapter, char *profile, size_t nprofile,
                         struct br_err *err)
 {
-    const struct br_compile_in in = {.manifest_path = path, .manifest = text, .manifest_len = n};
-    struct declared_job job = {
-        .adapter = adapter, .profile = profile, .nadapter = nadapter, .nprofile = nprofile};
-    json_t *marks = NULL;
-    unsigned line;
-    int r = parse_manifest(&in, &job.tree, &marks, &line, err);
-    json_decref(marks);
-    if (r < 0)
-        return br_err_wrap(err, "'%s'", path);
-    lua_pushcfunction(s->L, run_declared);
-    lua_pushlightuserdata(s->L, &job);
-    r = br_script_call(s, 1, 0, BR_SCRIPT_COMPILE_US, BR_E_INVALID_MANIFEST, err);
-    json_decref(job.tree);
-    if (r == 0 && job.code)
-        r = br_err_set(err, (enum br_code)job.code, "'%s': %s", path, job.text);
-    return r;
+    struct declared out = {adapter, profile, nadapter, nprofile};
+    return read_manifest(s, path, text, n, run_declared, &out, err);
 }

@@ -36,6 +36,16 @@ int br_serve_fresh(struct serve *s, struct br_err *err)
     return 0;
 }
 
+int br_serve_document(struct serve *s, struct br_msg *m, size_t max, char *path,
+                      struct br_buf *text, struct br_err *err)
+{
+    br_rd_str(&m->rd, path, BR_PATH_MAX);
+    int r = br_msg_blob(m, max, text, err);
+    if (r == 0)
+        r = br_rd_done(&m->rd);
+    return r == 0 ? br_serve_fresh(s, err) : r;
+}
+
 int br_serve_fail(struct br_chan *c, uint64_t id, const struct br_err *why, const char *file,
                   unsigned line, struct br_err *err)
 {
@@ -243,12 +253,7 @@ static int on_task(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
     struct br_compile_task task;
     struct br_err why = {.code = BR_OK};
     BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(0);
-    br_rd_str(&m->rd, path, sizeof(path));
-    int r = br_msg_blob(m, BR_MANIFEST_MAX, &text, err);
-    if (r == 0)
-        r = br_rd_done(&m->rd);
-    if (r == 0)
-        r = br_serve_fresh(s, err);
+    int r = br_serve_document(s, m, BR_MANIFEST_MAX, path, &text, err);
     if (r < 0)
         return r;
     r = br_compile_task(s->script, path, text.data, text.len, &task, &why);
@@ -266,12 +271,7 @@ static int on_config(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     struct serve *s = ctx;
     char path[BR_PATH_MAX];
     BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(0);
-    br_rd_str(&m->rd, path, sizeof(path));
-    int r = br_msg_blob(m, BR_CONFIG_MAX, &text, err);
-    if (r == 0)
-        r = br_rd_done(&m->rd);
-    if (r == 0)
-        r = br_serve_fresh(s, err);
+    int r = br_serve_document(s, m, BR_CONFIG_MAX, path, &text, err);
     if (r < 0)
         return r;
     struct br_err why = {.code = BR_OK};

@@ -46,5 +46,9 @@ int br_serve_fail(struct br_chan *c, uint64_t id, const struct br_err *why, cons
                   unsigned line, struct br_err *err);
 /* A fresh state in s->script, the old one is closed. */
 int br_serve_fresh(struct serve *s, struct br_err *err);
+/* The rest of a message, which is a path (BR_PATH_MAX bytes) and a text of at most `max` bytes, and
+ * a fresh state for it. `text` is initialised by this call; free it in any case. */
+int br_serve_document(struct serve *s, struct br_msg *m, size_t max, char *path,
+                      struct br_buf *text, struct br_err *err);
 
 #endif

@@ -120,12 +120,7 @@ int br_serve_declared(struct br_chan *c, struct br_msg *m, void *ctx, struct br_
     struct serve *s = ctx;
     char path[BR_PATH_MAX], adapter[BR_ADAPTER_REF_MAX] = "", profile[64] = "";
     BR_CLEANUP_BUF struct br_buf text = BR_BUF_INIT(0);
-    br_rd_str(&m->rd, path, sizeof(path));
-    int r = br_msg_blob(m, BR_MANIFEST_MAX, &text, err);
-    if (r == 0)
-        r = br_rd_done(&m->rd);
-    if (r == 0)
-        r = br_serve_fresh(s, err);
+    int r = br_serve_document(s, m, BR_MANIFEST_MAX, path, &text, err);
     if (r < 0)
         return r;
     struct br_err why = {.code = BR_OK};

@@ -216,8 +216,9 @@ static int check_body(struct br_http_head *h, unsigned *status, struct br_err *e
     return 0;
 }
 
-int br_http_request(const char *p, size_t n, struct br_http_head *out, unsigned *status,
-                    struct br_err *err)
+/* The bytes of a whole head, as head_end(), with its first line and the rest; `out` is emptied. */
+static int begin(const char *p, size_t n, struct br_http_head *out, struct br_http_text *line,
+                 struct br_http_text *rest, unsigned *status, struct br_err *err)
 {
     int end = head_end(p, n, status, err);
     if (end <= 0)
@@ -225,8 +226,18 @@ int br_http_request(const char *p, size_t n, struct br_http_head *out, unsigned 
     out->method = out->path = out->query = (struct br_http_text){NULL, 0};
     out->status = out->minor = out->nfields = 0;
     out->content_length = 0;
-    struct br_http_text rest = {p, (size_t)end};
-    struct br_http_text line = next_line(&rest);
+    *rest = (struct br_http_text){p, (size_t)end};
+    *line = next_line(rest);
+    return end;
+}
+
+int br_http_request(const char *p, size_t n, struct br_http_head *out, unsigned *status,
+                    struct br_err *err)
+{
+    struct br_http_text line, rest;
+    int end = begin(p, n, out, &line, &rest, status, err);
+    if (end <= 0)
+        return end;
     int rc = parse_request_line(line, out, status, err);
     if (rc == 0)
         rc = parse_fields(rest, out, status, err);
@@ -241,14 +252,10 @@ int br_http_request(const char *p, size_t n, struct br_http_head *out, unsigned 
 
 int br_http_response(const char *p, size_t n, struct br_http_head *out, struct br_err *err)
 {
-    int end = head_end(p, n, NULL, err);
+    struct br_http_text line, rest;
+    int end = begin(p, n, out, &line, &rest, NULL, err);
     if (end <= 0)
         return end;
-    out->method = out->path = out->query = (struct br_http_text){NULL, 0};
-    out->status = out->minor = out->nfields = 0;
-    out->content_length = 0;
-    struct br_http_text rest = {p, (size_t)end};
-    struct br_http_text line = next_line(&rest);
     struct br_http_text version = {line.p, line.n < 8 ? line.n : 8};
     int rc = parse_version(version, &out->minor, NULL, err);
     if (rc < 0)
