@@ -31,6 +31,12 @@ const armed = "document.querySelector('.card.armed')";
 const answers = (mock) => mock.requests.filter((r) => r.method === "permission/respond").map((r) => r.params);
 const text = (selector) => `document.querySelector(${JSON.stringify(selector)}).innerText`;
 
+// Wait for something of the server's.
+async function reached(what) {
+  for (const end = Date.now() + 30000; !what(); await new Promise((done) => setTimeout(done, 15)))
+    assert.ok(Date.now() < end, `it did not come about: ${what}`);
+}
+
 test("the list: what waits, what runs, the record", async ({ page, mock }) => {
   mock.add({ goal: "Old one", status: "completed", live: false });
   const run = mock.add({ goal: "Busy one" });
@@ -53,20 +59,23 @@ test("the list: what waits, what runs, the record", async ({ page, mock }) => {
 
 test("what is not read yet is said to be loading", async ({ page, mock }) => {
   mock.slow = [];
-  const hurry = () => { const all = mock.slow; mock.slow = []; for (const f of all) f(); };
+  const hurry = async (n) => {
+    await reached(() => mock.slow.length >= n);
+    for (const f of mock.slow.splice(0)) f();
+  };
   await page.go(mock.url);
   await page.until("document.querySelector('.overview h2')?.innerText === 'Loading what runs'");
   await page.until("document.querySelector('.home .empty').innerText === 'Loading the record'");
-  hurry();
+  await hurry(2); // watch and list
   await page.until("document.querySelector('.overview h2')?.innerText === 'Nothing runs'");
-  assert.equal(await page.eval(text(".home .empty")), "Nothing has run here yet.");
+  await page.until("document.querySelector('.home .empty').innerText === 'Nothing has run here yet.'");
   const s = waiting(mock);
   await page.until("document.querySelector('.waiting .session-row')");
   await page.eval(`location.hash = "#/s/${s.row.sessionId}"`);
   await page.until("/^(?![^]*tokens)[^]*Loading/.test(document.querySelector('.gauges').innerText)");
-  hurry();
+  await hurry(1);
   await page.until("/tokens/.test(document.querySelector('.gauges').innerText)");
-  assert.match(await page.eval(text(".card .reason")), /^It is asked because: /);
+  assert.match(await page.eval(text(".card .reason")), /^It is asked because: a command is asked about$/);
 });
 
 test("a timeline, folded and unfolded by keys", async ({ page, mock }) => {
@@ -603,7 +612,7 @@ async function run(browser, name, f) {
   const n = todo.length;
   let failed = 0;
   await Promise.all(Array.from({ length: AT_ONCE }, async () => {
-    for (let t = todo.shift(); t; t = todo.shift()) failed += !(await run(browser, ...t));
+    for (let t = todo.shift(); t; t = todo.shift()) if (!(await run(browser, ...t))) failed++;
   }));
   await browser.close();
   console.log(`${n} tests, ${failed} failed`);

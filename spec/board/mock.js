@@ -66,7 +66,7 @@ class Session {
 
   ask(permissionId, callId, action, subject, more = {}) {
     this.open.set(permissionId, { callId, action, subject });
-    this.say("permission.requested", { permissionId, sessionId: this.row.sessionId, callId, action, subject, scope: "once" }, "kernel");
+    this.say("permission.requested", { permissionId, sessionId: this.row.sessionId, callId, action, subject, scope: "once", reason: "a command is asked about" }, "kernel");
     this.say("bridle.ask", { permissionId, callId, action, subject, scope: "run", ruleId: "operator:exec", source: "operator", file: "default.lua", line: 58, opaque: false, commands: [{ action, subject, effect: "ask", ruleId: "operator:exec", source: "operator" }], touches: { writable: ["src/**"] }, advice: "To be asked no more, add to 'rules' of a policy of your own (extend = \"default\"), and run with -p FILE:", rules: [{ text: `policy.allow { id = "mine", action = "${action}" },` }], why: `bridle policy why --run ${this.row.sessionId} --call ${callId}`, ...more }, "kernel");
     this.say("bridle.asks", { asks: [...this.open.keys()].map((permissionId) => ({ permissionId })) }, "kernel");
     this.changed({ asks: this.open.size });
@@ -174,7 +174,7 @@ const METHODS = {
     if (c.mock.onLoad) c.mock.onLoad(s, p);
     for (const [i, e] of s.log.entries()) {
       // A reading that begins again too often: it ends in the middle.
-      if (i === 4 && c.mock.breaks-- > 0) throw { code: -32031, message: "too many readings of the record; try again in a second", data: { code: "ACP_RATE_LIMITED" } };
+      if (i === 2 && c.mock.breaks-- > 0) throw { code: -32031, message: "too many readings of the record; try again in a second", data: { code: "ACP_RATE_LIMITED" } };
       const after = e.method === "session/event" ? p.after : p.afterBridle;
       if (e.params.seq > (after ?? -1)) c.send({ jsonrpc: "2.0", ...e });
     }
