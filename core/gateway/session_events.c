@@ -42,12 +42,11 @@ static void add(uint64_t *sum, uint64_t n, uint64_t max)
     *sum = n > max - *sum ? max : *sum + n;
 }
 
-static void on_response(struct gw_session *s, const json_t *event, const json_t *data)
+static void on_usage(struct gw_session *s, const json_t *usage, const json_t *data)
 {
-    const json_t *usage = json_object_get(data, "usage");
     struct gw_counters *n = gw_counters(s->g);
     uint64_t prompt = count(usage, "promptTokens"), completion = count(usage, "completionTokens");
-    (void)event;
+    (void)data;
     /* their total is a number as well */
     add(&s->result.prompt_tokens, prompt, SAFE_MAX - s->result.completion_tokens);
     add(&s->result.completion_tokens, completion, SAFE_MAX - s->result.prompt_tokens);
@@ -84,20 +83,38 @@ static void on_stopped(struct gw_session *s, const json_t *event, const json_t *
     s->stopped = true;
 }
 
+/* A member that is an object, up to its brace. In a string, quotes are escaped. */
+#define USAGE "\"usage\":{"
+
 static const struct seen {
     const char *type;
-    bool parsed; /* what it says is looked at, not only that it came */
+    const char *part; /* that is parsed; "": all of it; NULL: it only counts that it came */
     seen_fn *fn;
 } seen[] = {
-    {"model.request", false, on_request},
-    {"model.response", true, on_response},
-    {"tool.call", false, on_call},
-    {"permission.requested", true, on_asked},
-    {"permission.resolved", true, session_ask_resolved},
-    {"bridle.ask", true, on_ask},
-    {"bridle.text", true, on_text},
-    {"agent.stopped", true, on_stopped},
+    {"model.request", NULL, on_request},
+    {"model.response", USAGE, on_usage},
+    {"tool.call", NULL, on_call},
+    {"permission.requested", "", on_asked},
+    {"permission.resolved", "", session_ask_resolved},
+    {"bridle.ask", "", on_ask},
+    {"bridle.text", "", on_text},
+    {"agent.stopped", "", on_stopped},
 };
+
+/* 0: there is no such part, or it is *parsed. */
+static int parse(const struct gw_event *e, const char *part, json_t **parsed, struct br_err *err)
+{
+    size_t n = strlen(part);
+    const char *at = n ? memmem(e->bytes, e->n, part, n) : e->bytes;
+    if (!at)
+        return 0;
+    if (n)
+        at += n - 1;
+    *parsed = json_loadb(at, e->n - (size_t)(at - e->bytes),
+                         JSON_REJECT_DUPLICATES | (n ? JSON_DISABLE_EOF_CHECK : 0), NULL);
+    return *parsed ? 0
+                   : br_err_set(err, BR_E_PEER_PROTOCOL, "'audit' sent an event that is no JSON");
+}
 
 static int look(struct gw_session *s, const struct gw_event *e, struct br_err *err)
 {
@@ -106,12 +123,12 @@ static int look(struct gw_session *s, const struct gw_event *e, struct br_err *e
         k++;
     if (k == end)
         return 0;
-    json_t *event = k->parsed ? json_loadb(e->bytes, e->n, JSON_REJECT_DUPLICATES, NULL) : NULL;
-    if (k->parsed && !event)
-        return br_err_set(err, BR_E_PEER_PROTOCOL, "'audit' sent an event that is no JSON");
-    k->fn(s, event, json_object_get(event, "data"));
-    json_decref(event);
-    return 0;
+    json_t *parsed = NULL;
+    int r = k->part ? parse(e, k->part, &parsed, err) : 0;
+    if (r == 0)
+        k->fn(s, parsed, json_object_get(parsed, "data"));
+    json_decref(parsed);
+    return r;
 }
 
 /* ---- one event ---- */
@@ -176,20 +193,11 @@ static int take(struct gw_session *s, uint64_t row, const void *bytes, size_t n,
 static int on_event(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct gw_session *s = ctx;
-    BR_CLEANUP_BUF struct br_buf body = BR_BUF_INIT(0);
+    BR_CLEANUP_BUF struct br_buf large;
     uint64_t row = br_rd_u64(&m->rd);
     size_t n = 0;
-    const void *bytes = NULL;
+    const void *bytes = br_msg_blob_view(m, BR_EVENT_MAX, &large, &n, err);
     (void)c;
-    if (m->nfds) { /* large */
-        int r = br_msg_blob(m, BR_EVENT_MAX, &body, err);
-        if (r < 0)
-            return r;
-        bytes = body.data;
-        n = body.len;
-    } else {
-        bytes = br_msg_blob_view(m, &n);
-    }
     if (br_rd_done(&m->rd) < 0 || !bytes)
         return br_err_set(err, BR_E_PEER_PROTOCOL, "'audit' sent a malformed EVENT");
     return take(s, row, bytes, n, err);

@@ -352,6 +352,24 @@ static void test_usage(void **state)
                          "\"totalTokens\":9007199254740991}}"));
 }
 
+/* Only the member counts: not what a name says, nor what is none. */
+static void test_usage_is_a_member(void **state)
+{
+    struct gateway *g = *state;
+    struct conn *c = client(g);
+    struct run *r = running(g, c);
+    world_event(g, r, "model.response", "model",
+                "{\"model\":\",\\\"usage\\\":{\\\"promptTokens\\\":900}\",\"usage\":{"
+                "\"promptTokens\":7,\"completionTokens\":1,\"totalTokens\":8}}");
+    hears_event(c, r->id, 1, "model.response");
+    world_event(g, r, "model.response", "model", "{\"model\":\"none\"}");
+    hears_event(c, r->id, 2, "model.response");
+    world_end(g, r, "completed");
+    hears_event(c, r->id, 3, "agent.stopped");
+    hears(c, RESULT("2", "{\"status\":\"completed\",\"events\":[],\"finalText\":\"\",\"usage\":{"
+                         "\"promptTokens\":7,\"completionTokens\":1,\"totalTokens\":8}}"));
+}
+
 /* ---- several in a message ---- */
 
 static void put_event(struct br_buf *b, const char *type)
@@ -491,10 +509,14 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_final_text),     T(test_large_event),   T(test_event_size),
-        T(test_usage),          T(test_broken_record), T(test_broken_beside_others),
-        T(test_no_record),      T(test_events_limit),  T(test_batches),
-        T(test_broken_batches), T(test_owner_behind),  T(test_behind_and_gone),
+        T(test_final_text),           T(test_large_event),
+        T(test_event_size),           T(test_usage),
+        T(test_broken_record),        T(test_broken_beside_others),
+        T(test_usage_is_a_member),    T(test_broken_record),
+        T(test_broken_beside_others), T(test_no_record),
+        T(test_events_limit),         T(test_batches),
+        T(test_broken_batches),       T(test_owner_behind),
+        T(test_behind_and_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
