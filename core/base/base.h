@@ -372,6 +372,10 @@ struct br_role {
     bool no_fork;        /* RLIMIT_NPROC 0 where the uid changed, and no fork in the list */
     const int *syscalls; /* numbers, in addition to a small base that every role needs */
     size_t nsyscalls;
+    /* Starts the threads of the role, when identity and capabilities are gone; the filter is for
+     * all of them. Each has made its first calls when this returns. NULL: there are none. */
+    void (*threads)(void *ctx);
+    void *ctx;
 };
 int br_role_enter(const struct br_role *role, struct br_err *err);
 /* Close every descriptor >= first except those in keep[] (sorted or not). */

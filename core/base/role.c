@@ -1,6 +1,7 @@
 /*
  * What a program gives up before its first message. Order: identity, capabilities, limits, dumps,
- * descriptors, no_new_privs, and last the seccomp allow list (default: kill the process). A build
+ * descriptors, no_new_privs, and last the seccomp allow list (default: kill the process), which is
+ * that of every thread. A build
  * with sanitizers keeps the identity and limits part but not the filter, since the runtime of
  * AddressSanitizer makes calls of its own; the release build is what the tests of the filter run.
  */
@@ -139,7 +140,7 @@ static int install_filter(const struct br_role *role, struct br_err *err)
     }
     code[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
     struct sock_fprog prog = {.len = (unsigned short)at, .filter = code};
-    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog, 0, 0) < 0)
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &prog) != 0)
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                             "'%s' could not install its system call filter", role->name);
     return 0;
@@ -179,6 +180,8 @@ int br_role_enter(const struct br_role *role, struct br_err *err)
         set_limit(RLIMIT_NOFILE, role->max_nofile);
     if (role->max_cpu_s)
         set_limit(RLIMIT_CPU, role->max_cpu_s);
+    if (role->threads)
+        role->threads(role->ctx);
     if (role->no_fork && role->uid != 0)
         set_limit(RLIMIT_NPROC, 0);
 #ifndef BR_SANITIZED

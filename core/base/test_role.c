@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <pthread.h>
 #include <linux/capability.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -216,6 +217,67 @@ static int open_a_file(void)
     return open("/dev/null", O_RDONLY) >= 0 ? 0 : 1;
 }
 
+/* A thread that was there before, and does what it is told: the filter is its own as well. */
+static int tell_it[2], hear_it[2];
+
+static void *other_thread(void *ctx)
+{
+    char c = 0;
+    (void)ctx;
+    (void)!write(hear_it[1], &c, 1);
+    if (read(tell_it[0], &c, 1) == 1 && c == 'u')
+        (void)syscall(SYS_uname, NULL);
+    (void)!write(hear_it[1], &c, 1);
+    return NULL;
+}
+
+static void start_other(void *ctx)
+{
+    pthread_t t;
+    char c;
+    bool *started = ctx;
+    *started = pthread_create(&t, NULL, other_thread, NULL) == 0 && read(hear_it[0], &c, 1) == 1;
+}
+
+static int tell_other(char what)
+{
+    char c = 0;
+    (void)!write(tell_it[1], &what, 1);
+    return read(hear_it[0], &c, 1) == 1 && c == what ? 0 : 1;
+}
+
+static int other_uses_listed(void)
+{
+    return tell_other('l');
+}
+
+static int other_uses_unlisted(void)
+{
+    return tell_other('u');
+}
+
+static void threads_are_filtered_as_well(void **state)
+{
+    static const int none[] = {SYS_getcwd};
+    static bool started;
+    (void)state;
+    struct br_role role = {.name = "test",
+                           .uid = ROLE_UID,
+                           .no_fork = true,
+                           .syscalls = none,
+                           .nsyscalls = 1,
+                           .threads = start_other,
+                           .ctx = &started};
+    assert_int_equal(pipe2(tell_it, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(hear_it, O_CLOEXEC), 0);
+    assert_int_equal(exit_of(in_role(&role, other_uses_listed)), 0);
+    assert_int_equal(exit_of(in_role(&role, other_uses_unlisted)), -SIGSYS);
+    for (int i = 0; i < 2; i++) {
+        close(tell_it[i]);
+        close(hear_it[i]);
+    }
+}
+
 static int make_a_socket(void)
 {
     return socket(AF_UNIX, SOCK_STREAM, 0) >= 0 ? 0 : 1;
@@ -306,10 +368,14 @@ static void memory_is_limited(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(root_becomes_the_role),   cmocka_unit_test(an_ordinary_user_stays_one),
-        cmocka_unit_test(a_limit_is_never_raised), cmocka_unit_test(no_fork_means_no_fork),
+        cmocka_unit_test(root_becomes_the_role),
+        cmocka_unit_test(an_ordinary_user_stays_one),
+        cmocka_unit_test(a_limit_is_never_raised),
+        cmocka_unit_test(no_fork_means_no_fork),
 #ifndef BR_SANITIZED
-        cmocka_unit_test(the_filter_kills),        cmocka_unit_test(memory_is_limited),
+        cmocka_unit_test(the_filter_kills),
+        cmocka_unit_test(memory_is_limited),
+        cmocka_unit_test(threads_are_filtered_as_well),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
