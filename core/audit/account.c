@@ -50,7 +50,7 @@ static json_t *account_data(const struct br_account_sums *s)
 
 int account_add(struct recorder *r, struct br_err *err)
 {
-    char path[64], event_id[BR_ID_MAX];
+    char path[64];
     struct br_account_sums sums;
     struct br_err why = {.code = BR_OK};
     if (r->accounted || !page_path(path, r->run.run_id))
@@ -70,7 +70,7 @@ int account_add(struct recorder *r, struct br_err *err)
         return br_err_set(err, BR_E_NOMEM, "no memory for the account of a provider lease");
     r->accounted = true;
     int ret = recorder_add(r, k < 0 ? "bridle.notice" : "bridle.provider.account", "kernel", data,
-                           true, event_id, err);
+                           true, err);
     json_decref(data);
     return ret;
 }

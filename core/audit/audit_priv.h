@@ -12,7 +12,7 @@
 #include "wire/types.h"
 #include "wire/wire.h"
 
-/* Messages of the session that share one transaction. */
+/* Events of the session that share one transaction; the last message of them may bring more. */
 #define AUDIT_BATCH_MAX 64u
 /* Streams of text that may be open at one time: one model request is. */
 #define AUDIT_STREAMS_MAX 8u
@@ -51,10 +51,10 @@ struct recorder {
 };
 /* Redact, check, number, store (not yet committed). With `redacted`, the data is known to be. */
 int recorder_add(struct recorder *r, const char *type, const char *actor, const json_t *data,
-                 bool redacted, char event_id[BR_ID_MAX], struct br_err *err);
+                 bool redacted, struct br_err *err);
 /* The same with data that is text, where that is quick: 1, or 0: nothing was done, parse it. */
 int recorder_add_text(struct recorder *r, const char *type, const char *actor, const void *data,
-                      size_t n, char event_id[BR_ID_MAX], struct br_err *err);
+                      size_t n, struct br_err *err);
 /* Everything that was added is on disk, or none of it and the run goes on from the last commit. */
 int recorder_commit(struct recorder *r, struct br_err *err);
 /* The same without waiting for the disk: `durable` stays as it is. */
@@ -92,16 +92,15 @@ struct text_stream {
 
 struct reply {
     uint64_t id;
-    int code; /* 0: stored */
-    char event_id[BR_ID_MAX];
-    uint64_t row;
+    int code;     /* 0: stored */
+    uint64_t row; /* the last one; 0: none */
     char text[BR_ERR_TEXT_MAX];
 };
 
 /* What the session asked for and is not answered yet. */
 struct batch {
     struct reply replies[AUDIT_BATCH_MAX];
-    unsigned n;
+    unsigned n, events;
 };
 
 struct audit {
@@ -122,8 +121,9 @@ struct audit {
     struct batch batches[3];
     unsigned filling; /* one is filled: taken, and committed unless a commit failed */
     unsigned syncing; /* one is committed; the disk is waited for */
+    struct br_syncer *syncer;
     bool in_sync;     /* it is, in the background, up to sync_rows */
-    bool many;        /* the sync before was of many messages: more come soon */
+    bool many;        /* the sync before was of many events: more come soon */
     unsigned slow;    /* syncs in the background that took long, in sequence */
     unsigned at_once; /* syncs that are waited for */
     uint64_t sync_rows, sync_started_us;
@@ -156,8 +156,12 @@ void feed_end(struct audit *a, int code, const char *text);
 /* batch.c: what was taken from the session is committed, synced, shown and answered, while the next
  * is taken already. */
 struct reply *batch_reply(struct audit *a, uint64_t id);
+/* So many events of it were taken. */
+void batch_count(struct audit *a, unsigned events);
 /* Of one message: note a failure in its reply, and for everything that follows. */
 void batch_settle(struct audit *a, struct reply *rep, int r, const struct br_err *err);
+/* In the middle of a message: what has come to the disk meanwhile is shown and answered. */
+int batch_look(struct audit *a, struct br_err *err);
 /* Take what waits at the session's channel and commit it; -BR_E_TIMEOUT if nothing did, or if no
  * more may be taken now. */
 int batch_serve(struct audit *a, struct br_err *err);

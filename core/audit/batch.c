@@ -8,18 +8,21 @@
  * The first failure of redaction, schema or store is also the last thing that happens but for the
  * end of the record: every later message of the session is answered with the same failure.
  */
+#include <poll.h>
 #include <string.h>
 
 #include "audit/audit_priv.h"
 
-/* Fewer than these are not worth a wait in the background. */
-#define ALONE_MAX 4u
+/* Fewer events than these are not worth a wait in the background. */
+#define ALONE_MAX 8u
 /* While one half is brought to the disk and read by the client, the next is prepared. */
 #define HALF (AUDIT_BATCH_MAX / 2)
 /* Where there are many, the next one is looked for so long before one sleeps. */
 #define SOON_US 20u
+/* A sync takes longer than that, the part of it that is not over when all else is done does not. */
+#define LOOK_OUT_US 100u
 /* Where the disk or the processors are busy, two halves by turns take longer than one whole, and
- * the kernel's worker comes late: after so many syncs in sequence that took so long, so many are
+ * the thread that syncs comes late: after so many syncs in sequence that took so long, so many are
  * waited for at once. A single one may have met a checkpoint.
  */
 #define SLOW_US 1000u
@@ -30,8 +33,15 @@ struct reply *batch_reply(struct audit *a, uint64_t id)
 {
     struct batch *b = &a->batches[a->filling];
     struct reply *rep = &b->replies[b->n++];
-    *rep = (struct reply){.id = id};
+    rep->id = id;
+    rep->code = 0;
+    rep->row = 0;
     return rep;
+}
+
+void batch_count(struct audit *a, unsigned events)
+{
+    a->batches[a->filling].events += events;
 }
 
 void batch_settle(struct audit *a, struct reply *rep, int r, const struct br_err *err)
@@ -50,40 +60,22 @@ void batch_settle(struct audit *a, struct reply *rep, int r, const struct br_err
 
 /* ---- answers ---- */
 
-static int send_failure(struct audit *a, const struct reply *rep, struct br_err *err)
+static int send_reply(struct audit *a, const struct reply *rep, struct br_err *err)
 {
+    if (!rep->code)
+        return br_chan_send_fixed(&a->session, BR_MSG_APPENDED, rep->id, rep->row, NULL, 0, err);
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_buf_put_u32(&o.buf, (uint32_t)rep->code);
     br_buf_put_str(&o.buf, rep->text);
     return br_chan_send(&a->session, BR_MSG_APPEND_FAILED, rep->id, &o, err);
 }
 
-/* The payload of APPENDED. */
-static void put_reply(struct br_brief *b, const struct reply *rep)
-{
-    uint32_t n = (uint32_t)strlen(rep->event_id);
-    b->id = rep->id;
-    for (unsigned i = 0; i < 4; i++)
-        b->payload[i] = (uint8_t)(n >> 8 * i);
-    memcpy(b->payload + 4, rep->event_id, n);
-    for (unsigned i = 0; i < 8; i++)
-        b->payload[4 + n + i] = (uint8_t)(rep->row >> 8 * i);
-    b->n = (uint8_t)(n + 12);
-}
-_Static_assert(BR_ID_MAX + 12 <= sizeof((struct br_brief){.n = 0}.payload), "an id fits");
-
 /* In the order in which they were asked for: what was stored comes before the first failure. */
 static int send_replies(struct audit *a, const struct batch *b, struct br_err *err)
 {
-    struct br_brief brief[AUDIT_BATCH_MAX];
-    unsigned good = 0, sent;
-    while (good < b->n && !b->replies[good].code) {
-        put_reply(&brief[good], &b->replies[good]);
-        good++;
-    }
-    int r = good ? br_chan_send_briefs(&a->session, BR_MSG_APPENDED, brief, good, &sent, err) : 0;
-    for (unsigned i = good; i < b->n && r == 0; i++)
-        r = send_failure(a, &b->replies[i], err);
+    int r = 0;
+    for (unsigned i = 0; i < b->n && r == 0; i++)
+        r = send_reply(a, &b->replies[i], err);
     return r;
 }
 
@@ -95,7 +87,7 @@ static int finish(struct audit *a, struct batch *b, int r, const struct br_err *
         batch_settle(a, &b->replies[i], r, why);
     int shown = feed_pump(a, err);
     int sent = b->n ? send_replies(a, b, err) : 0;
-    b->n = 0;
+    b->n = b->events = 0;
     if (sent == -BR_E_TIMEOUT)
         return br_err_set(err, BR_E_PEER_PROTOCOL,
                           "the session asks and does not read the answers");
@@ -105,17 +97,28 @@ static int finish(struct audit *a, struct batch *b, int r, const struct br_err *
 
 /* ---- taking ---- */
 
+static bool full(const struct batch *b)
+{
+    return b->events >= AUDIT_BATCH_MAX || b->n == AUDIT_BATCH_MAX;
+}
+
 /* What waits at the session's channel, as far as there is room, and commit it. Who sends many at
  * once is not done when the first is there. */
 static int take(struct audit *a, struct br_err *err)
 {
     struct batch *b = &a->batches[a->filling];
-    unsigned before = b->n, room = AUDIT_BATCH_MAX - before;
-    unsigned most = before + (a->at_once || room < HALF ? room : HALF);
-    int r;
-    do {
-        r = br_chan_drain(&a->session, most - b->n, err);
-    } while (r > 0 && a->many && b->n < most && br_chan_soon(&a->session, SOON_US));
+    unsigned before = b->n, most = b->events + HALF;
+    int r = 0;
+    if (a->at_once || most > AUDIT_BATCH_MAX)
+        most = AUDIT_BATCH_MAX;
+    while (r == 0 && b->events < most && !full(b)) {
+        r = br_chan_dispatch(&a->session, err);
+        if (r == -BR_E_TIMEOUT && b->n > before && a->many && br_chan_soon(&a->session, SOON_US))
+            r = 0;
+    }
+    /* what was taken before the session went is stored first: that is found again */
+    if (b->n > before && (r == -BR_E_TIMEOUT || r == -BR_E_PEER_GONE))
+        r = 0;
     struct br_err why = {.code = BR_OK};
     int c = recorder_commit_later(&a->rec, &why);
     for (unsigned i = before; i < b->n && c < 0; i++)
@@ -133,7 +136,7 @@ static int start_sync(struct audit *a, struct br_err *why)
     a->syncing = a->filling;
     a->filling = (a->filling + 1) % BR_ARRAY_LEN(a->batches);
     a->sync_rows = a->rec.committed.rows;
-    unsigned n = a->batches[a->syncing].n;
+    unsigned n = a->batches[a->syncing].events;
     bool wait = (n < ALONE_MAX && !a->many) || a->at_once;
     a->at_once -= a->at_once > 0;
     a->many = n >= HALF / 2;
@@ -164,21 +167,39 @@ static int begin_sync(struct audit *a, struct br_err *err)
     return r > 0 ? 0 : finish_sync(a, a->syncing, a->sync_rows, r, &why, err);
 }
 
-/* Collect the one that is under way, and begin the next before what is on disk is shown;
- * -BR_E_TIMEOUT: it is not over. */
-static int end_sync(struct audit *a, bool wait, struct br_err *err)
+/* Collect the one that is under way: 1, and what it brought to the disk is shown next; 0: there is
+ * none; -BR_E_TIMEOUT: it is not over. *r: how it went. */
+static int collect(struct audit *a, bool wait, int *r, struct br_err *why)
 {
-    struct br_err why = {.code = BR_OK}, next_why = {.code = BR_OK};
     if (!a->in_sync)
         return 0;
-    int r = br_store_sync_end(a->rec.store, wait, &why), next = 1;
-    if (r == -BR_E_TIMEOUT)
-        return r;
+    *r = br_store_sync_end(a->rec.store, wait, why);
+    if (*r == -BR_E_TIMEOUT)
+        return *r;
     a->in_sync = false;
     a->slow = br_now_us() - a->sync_started_us > SLOW_US ? a->slow + 1 : 0;
     if (a->slow >= SLOW_MANY)
         a->at_once = AT_ONCE;
     br_loop_unwatch(a->loop, br_store_sync_fd(a->rec.store));
+    return 1;
+}
+
+int batch_look(struct audit *a, struct br_err *err)
+{
+    struct br_err why = {.code = BR_OK};
+
+    int r, done = collect(a, false, &r, &why);
+    return done == 1 ? finish_sync(a, a->syncing, a->sync_rows, r, &why, err) : 0;
+}
+
+/* Collect the one that is under way, and begin the next before what is on disk is shown;
+ * -BR_E_TIMEOUT: it is not over. */
+static int end_sync(struct audit *a, bool wait, struct br_err *err)
+{
+    struct br_err why = {.code = BR_OK}, next_why = {.code = BR_OK};
+    int r, next = 1, over = collect(a, wait, &r, &why);
+    if (over <= 0)
+        return over;
     unsigned done = a->syncing;
     uint64_t rows = a->sync_rows;
     if (r == 0 && !a->at_once && a->batches[a->filling].n)
@@ -186,6 +207,15 @@ static int end_sync(struct audit *a, bool wait, struct br_err *err)
     int shown = finish_sync(a, done, rows, r, &why, err);
     int n = next > 0 ? 0 : finish_sync(a, a->syncing, a->sync_rows, next, &next_why, err);
     return shown < 0 ? shown : n;
+}
+
+/* Where there are many, what comes next comes before a processor that sleeps is awake again. */
+static void look_out(struct audit *a)
+{
+    struct pollfd p[] = {{.fd = a->session.fd, .events = POLLIN},
+                         {.fd = br_store_sync_fd(a->rec.store), .events = POLLIN}};
+    if (a->in_sync && a->many)
+        (void)br_soon(p, BR_ARRAY_LEN(p), LOOK_OUT_US);
 }
 
 static int on_synced(void *ctx, int fd, short revents, struct br_err *err)
@@ -198,17 +228,19 @@ static int on_synced(void *ctx, int fd, short revents, struct br_err *err)
         return r == -BR_E_TIMEOUT ? 0 : r;
     r = begin_sync(a, err);
     record_watch(a, true);
+    look_out(a);
     return r;
 }
 
 int batch_serve(struct audit *a, struct br_err *err)
 {
-    if (a->batches[a->filling].n == AUDIT_BATCH_MAX) { /* the disk is slower than the session */
+    if (full(&a->batches[a->filling])) { /* the disk is slower than the session */
         record_watch(a, false);
         return -BR_E_TIMEOUT;
     }
     int r = take(a, err);
     int s = begin_sync(a, err);
+    look_out(a);
     return s < 0 ? s : r;
 }
 
@@ -230,5 +262,5 @@ void batch_forget(struct audit *a)
         (void)br_store_sync_end(a->rec.store, true, &why);
     a->in_sync = false;
     for (unsigned i = 0; i < BR_ARRAY_LEN(a->batches); i++)
-        a->batches[i].n = 0;
+        a->batches[i].n = a->batches[i].events = 0;
 }

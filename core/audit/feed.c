@@ -85,8 +85,8 @@ static int send_kept(struct audit *a, unsigned *n, struct br_err *err)
     }
     int r;
     if (*n > 1) {
-        r = br_chan_send_fixed(&a->client, BR_MSG_EVENTS, next, k->bytes.data + k->at, end - k->at,
-                               err);
+        r = br_chan_send_fixed(&a->client, BR_MSG_EVENTS, 0, next, k->bytes.data + k->at,
+                               end - k->at, err);
     } else {
         *n = 1;
         end = k->at + 4 + length_at(k, k->at);

@@ -10,8 +10,7 @@
 
 static int add(struct recorder *r, const char *type, json_t *data, struct br_err *err)
 {
-    char event_id[BR_ID_MAX];
-    int ret = data ? recorder_add(r, type, "kernel", data, true, event_id, err)
+    int ret = data ? recorder_add(r, type, "kernel", data, true, err)
                    : br_err_set(err, BR_E_NOMEM, "no memory for a '%s' event", type);
     json_decref(data);
     return ret;

@@ -17,30 +17,36 @@
 #include <unistd.h>
 
 #include "audit/audit_priv.h"
+#include "audit/syncer.h"
 #include "base/json_memory.h"
 #include "wire/types.h"
 
 #define SUPERVISION_FD 3
 enum { WITH_SESSION = 1, WITH_CLIENT = 2, WITH_EGRESS = 4 };
 
-/* What SQLite needs to keep a WAL database in its working directory, syncing it in the background,
- * many messages in one call, and reading /proc. No sockets, no exec, no fork, nothing that changes
- * identity. */
+/* What SQLite needs to keep a WAL database in its working directory, and reading /proc. No sockets,
+ * no exec, no fork, nothing that changes identity. */
 static const int sqlite_calls[] = {
-    SYS_openat,     SYS_pread64,  SYS_pwrite64, SYS_fsync,      SYS_fdatasync,    SYS_ftruncate,
-    SYS_unlinkat,   SYS_fchmod,   SYS_fchown,   SYS_fchdir,     SYS_getuid,       SYS_geteuid,
-    SYS_getgid,     SYS_getegid,  SYS_getcwd,   SYS_readlinkat, SYS_faccessat,    SYS_fallocate,
-    SYS_recvmmsg,   SYS_sendmmsg, SYS_io_setup, SYS_io_submit,  SYS_io_getevents, SYS_io_destroy,
-    SYS_eventfd2,   SYS_sysinfo,  SYS_mlock,    SYS_munlock,
+    SYS_openat,     SYS_pread64, SYS_pwrite64, SYS_fsync,      SYS_fdatasync, SYS_ftruncate,
+    SYS_unlinkat,   SYS_fchmod,  SYS_fchown,   SYS_fchdir,     SYS_getuid,    SYS_geteuid,
+    SYS_getgid,     SYS_getegid, SYS_getcwd,   SYS_readlinkat, SYS_faccessat, SYS_fallocate,
+    SYS_mlock,      SYS_munlock,
 #ifdef SYS_open
-    SYS_open,       SYS_stat,     SYS_lstat,    SYS_unlink,     SYS_access,       SYS_readlink,
+    SYS_open,       SYS_stat,    SYS_lstat,    SYS_unlink,     SYS_access,    SYS_readlink,
 #endif
 #ifdef SYS_faccessat2
     SYS_faccessat2,
 #endif
 };
 
-static int enter_role(struct br_err *err)
+/* Who records does not wait for the disk while there is something to do. */
+static void start_threads(void *ctx)
+{
+    struct audit *a = ctx;
+    a->syncer = a->mode == AUDIT_RECORD ? br_syncer_new() : NULL;
+}
+
+static int enter_role(struct audit *a, struct br_err *err)
 {
     struct br_role role = {.name = "bridle-audit",
                            .uid = geteuid() == 0 ? BR_UID_AUDIT : 0,
@@ -48,7 +54,9 @@ static int enter_role(struct br_err *err)
                            .max_as = 1ull << 30,
                            .no_fork = true,
                            .syscalls = sqlite_calls,
-                           .nsyscalls = BR_ARRAY_LEN(sqlite_calls)};
+                           .nsyscalls = BR_ARRAY_LEN(sqlite_calls),
+                           .threads = start_threads,
+                           .ctx = a};
     return br_role_enter(&role, err);
 }
 
@@ -164,9 +172,11 @@ static int start(struct audit *a, struct br_err *err)
 {
     close_others(a);
     br_chan_init(&a->client, a->client.fd, "client", NULL, 0, a);
-    int r = enter_role(err);
+    int r = enter_role(a, err);
     if (r == 0)
         r = br_store_open(a->dirfd, &a->rec.store, err);
+    if (r == 0)
+        br_store_use(a->rec.store, a->syncer);
     if (r == 0 && !(a->rec.redact = br_redact_new()))
         r = br_err_set(err, BR_E_REDACTION_FAILED, "no memory for the redactor");
     if (r == 0 && !(a->rec.quick = br_quick_new()))
@@ -215,6 +225,7 @@ int main(void)
     br_event_order_free(&a.rec.order);
     br_redact_free(&a.rec.redact);
     br_quick_free(&a.rec.quick);
+    br_syncer_free(&a.syncer);
     br_store_close(&a.rec.store);
     br_chan_close(&a.session);
     br_chan_close(&a.egress);

@@ -9,6 +9,8 @@
 
 #include "audit/audit_priv.h"
 
+/* Events that are taken before the disk is looked after again. */
+#define LOOK_EVERY 8u
 /* Messages that may still wait when the run is over. */
 #define DRAIN_MAX 4096u
 
@@ -102,7 +104,7 @@ static int parse_data(const char *s, size_t n, json_t **data, struct br_err *err
 }
 
 static int append(struct audit *a, const char *type, const char *actor, const char *text, size_t n,
-                  struct reply *rep, struct br_err *err)
+                  struct br_err *err)
 {
     json_t *data = NULL;
     if (br_event_is_internal(type))
@@ -110,8 +112,7 @@ static int append(struct audit *a, const char *type, const char *actor, const ch
                           "'%s' events are made from streamed text; nothing was stored", type);
     int r = 0;
     if (a->rec.run.id && !text_waits(a)) {
-        r = recorder_add_text(&a->rec, type, actor, text, n, rep->event_id, err);
-        rep->row = a->rec.run.rows;
+        r = recorder_add_text(&a->rec, type, actor, text, n, err);
         if (r != 0)
             return r < 0 ? r : 0;
     }
@@ -121,37 +122,46 @@ static int append(struct audit *a, const char *type, const char *actor, const ch
     if (r == 0)
         r = strcmp(type, "agent.stopped") == 0 ? text_finish(a, err) : text_flush(a, err);
     if (r == 0)
-        r = recorder_add(&a->rec, type, actor, data, false, rep->event_id, err);
+        r = recorder_add(&a->rec, type, actor, data, false, err);
     json_decref(data);
-    rep->row = a->rec.run.rows;
     return r;
+}
+
+/* One event of an APPEND; a failure to store it is in the reply. */
+static int append_next(struct audit *a, struct br_msg *m, struct reply *rep, struct br_err *err)
+{
+    char type[BR_EVENT_TYPE_MAX + 1], actor[BR_NAME_MAX];
+    BR_CLEANUP_BUF struct br_buf large;
+    size_t n = 0;
+    br_rd_str(&m->rd, type, sizeof(type));
+    br_rd_str(&m->rd, actor, sizeof(actor));
+    const char *data = br_msg_blob_view(m, BR_BLOB_MAX, &large, &n, err);
+    if (!data)
+        return br_err_set(err, BR_E_PEER_PROTOCOL, "an APPEND is malformed");
+    struct br_err why = a->broken;
+    int r = a->broken.code ? -(int)a->broken.code : append(a, type, actor, data, n, &why);
+    rep->row = a->rec.run.rows;
+    batch_settle(a, rep, r, &why);
+    return 0;
 }
 
 static int on_append(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct audit *a = ctx;
-    char type[BR_EVENT_TYPE_MAX + 1], actor[BR_NAME_MAX];
-    BR_CLEANUP_BUF struct br_buf large = BR_BUF_INIT(0);
-    const char *data;
-    size_t n = 0;
+    struct reply *rep = batch_reply(a, m->id);
+    unsigned events = 0;
     int r = 0;
     (void)c;
-    br_rd_str(&m->rd, type, sizeof(type));
-    br_rd_str(&m->rd, actor, sizeof(actor));
-    if (m->nfds) {
-        r = br_msg_blob(m, BR_BLOB_MAX, &large, err);
-        data = large.data ? (const char *)large.data : "";
-        n = large.len;
-    } else {
-        data = br_msg_blob_view(m, &n);
-    }
-    if (r < 0 || br_rd_done(&m->rd) < 0)
-        return br_err_set(err, BR_E_PEER_PROTOCOL, "an APPEND is malformed");
-    struct reply *rep = batch_reply(a, m->id);
-    struct br_err why = a->broken;
-    r = a->broken.code ? -(int)a->broken.code : append(a, type, actor, data, n, rep, &why);
-    batch_settle(a, rep, r, &why);
-    return 0;
+    do {
+        r = append_next(a, m, rep, err);
+        if (r == 0 && ++events % LOOK_EVERY == 0)
+            r = batch_look(a, err);
+    } while (r == 0 && m->rd.off < m->rd.len && events < BR_APPEND_MAX);
+    batch_count(a, events);
+    if (r == 0 && br_rd_done(&m->rd) < 0)
+        r = br_err_set(err, BR_E_PEER_PROTOCOL, "an APPEND has %s",
+                       events == BR_APPEND_MAX ? "too many events" : "something behind its events");
+    return r;
 }
 
 static int on_text(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
@@ -171,6 +181,7 @@ static int on_text(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
     r = a->broken.code ? -(int)a->broken.code : record_begin(a, false, &why);
     if (r == 0)
         r = text_feed(a, stream, kind, bytes.data, bytes.len, final == 1, rep, &why);
+    batch_count(a, 1);
     batch_settle(a, rep, r, &why);
     return 0;
 }

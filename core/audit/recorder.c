@@ -63,8 +63,9 @@ static void make_id(struct recorder *r, char dst[BR_ID_MAX])
 }
 
 int recorder_add_text(struct recorder *r, const char *type, const char *actor, const void *data,
-                      size_t n, char event_id[BR_ID_MAX], struct br_err *err)
+                      size_t n, struct br_err *err)
 {
+    char event_id[BR_ID_MAX];
     const uint8_t *bytes;
     size_t nbytes;
     if (strcmp(type, "agent.stopped") == 0)
@@ -89,8 +90,9 @@ static int make_event(struct recorder *r, const char *type, const char *actor, c
 }
 
 int recorder_add(struct recorder *r, const char *type, const char *actor, const json_t *data,
-                 bool redacted, char event_id[BR_ID_MAX], struct br_err *err)
+                 bool redacted, struct br_err *err)
 {
+    char event_id[BR_ID_MAX];
     BR_CLEANUP_BUF struct br_buf bytes = BR_BUF_INIT(2 * BR_EVENT_MAX);
     json_t *safe = NULL;
     int ret = strcmp(type, "agent.stopped") == 0 ? account_add(r, err) : 0;

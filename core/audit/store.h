@@ -46,6 +46,9 @@ int br_store_commit_later(struct br_store *s, struct br_err *err);
 
 /* ---- syncing what was committed later ---- */
 int br_store_sync(struct br_store *s, struct br_err *err); /* waits */
+/* Who syncs in the background, and outlives the store; without one, it is waited for. */
+struct br_syncer;
+void br_store_use(struct br_store *s, struct br_syncer *syncer);
 /* In the background: 1: br_store_sync_end() will tell, once br_store_sync_fd() is readable; 0: it
  * is done already. One at a time; what is committed meanwhile needs another. */
 int br_store_sync_begin(struct br_store *s, struct br_err *err);

@@ -301,7 +301,7 @@ int br_store_open(int dirfd, struct br_store **out, struct br_err *err)
     struct br_store *s = calloc(1, sizeof(*s));
     if (!s)
         return br_err_set(err, BR_E_STORE_FAILED, "no memory for the audit store");
-    s->log_fd = s->event_fd = -1;
+    s->log_fd = -1;
     br_buf_init(&s->batch.body, STORE_BATCH_BYTES + BR_EVENT_MAX + 1);
     br_buf_init(&s->cursor.body, STORE_BATCH_BYTES + BR_EVENT_MAX + 1);
     r = open_database(s, err);

@@ -5,6 +5,7 @@
 #include <sqlite3.h>
 
 #include "audit/store.h"
+#include "audit/syncer.h"
 
 enum store_statement {
     STMT_BEGIN,
@@ -49,9 +50,9 @@ struct br_store {
     sqlite3_stmt *statements[STMT_COUNT];
     struct store_batch batch;   /* of the open transaction; count 0: none */
     struct store_cursor cursor; /* count 0: none */
-    int log_fd, event_fd;       /* store_sync.c; -1: not open yet */
-    uint64_t aio;
-    bool no_aio, syncing;
+    int log_fd;                 /* store_sync.c; -1: not open yet */
+    struct br_syncer *syncer;   /* not owned; NULL: there is none */
+    bool syncing;
     int sync_errno;     /* of a sync that failed; 0: none has */
     int64_t synced_run; /* of a reader: this run's rows are on disk up to synced_row */
     uint64_t synced_row;

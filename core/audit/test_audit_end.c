@@ -216,6 +216,76 @@ static void test_many_appends_are_answered_in_order(void **state)
     }
 }
 
+/* What comes in one message has one answer, and is shown one by one. */
+static void test_appends_of_several(void **state)
+{
+    struct harness *h = *state;
+    unsigned sent = 0, shown = 2;
+    h_record(h, ALL, "run_1");
+    h_begin(h);
+    h_event(h);
+    h_event(h);
+    for (int n = 1; n <= (int)BR_APPEND_MAX; n++) { /* one after the other */
+        h_send_appends(h, n, -1);
+        h_expect(h, &h->session, BR_MSG_APPENDED);
+        assert_int_equal(h->m.row, shown + (unsigned)n);
+        for (int i = 0; i < n; i++) {
+            h_event(h);
+            assert_int_equal(h->m.row, ++shown);
+        }
+    }
+    for (int i = 0; i < 60; i++) { /* and many at a time */
+        h_send_appends(h, 1 + i * 7 % (int)BR_APPEND_MAX, -1);
+        sent += 1 + (unsigned)i * 7 % BR_APPEND_MAX;
+    }
+    uint64_t first = h->next_id - 59, row = shown;
+    for (int i = 0; i < 60; i++) {
+        h_expect(h, &h->session, BR_MSG_APPENDED);
+        assert_int_equal(h->m.id, first + (unsigned)i);
+        assert_int_equal(h->m.row, row += 1 + (unsigned)i * 7 % BR_APPEND_MAX);
+    }
+    for (unsigned i = 0; i < sent; i++) {
+        h_event(h);
+        assert_int_equal(h->m.row, ++shown);
+    }
+    h_no_more(h, &h->client);
+    kill(h->pid, SIGKILL);
+    h_wait(h);
+    assert_int_equal(h_read_back(h, "run_1", NULL, 0), shown);
+}
+
+/* One of a message is refused: those before it are stored and shown, the message is not, nor is any
+ * after it. */
+static void test_refused_among_several(void **state)
+{
+    struct harness *h = *state;
+    static const int refused[] = {0, 1, 7, 8, 9, 31};
+    for (size_t k = 0; k < BR_ARRAY_LEN(refused); k++) {
+        char run[32];
+        snprintf(run, sizeof(run), "run_%zu", k);
+        h_record(h, ALL, run);
+        h_begin(h);
+        h_send_appends(h, 32, -1);
+        h_send_appends(h, 32, refused[k]);
+        h_send_appends(h, 32, -1);
+        h_expect(h, &h->session, BR_MSG_APPENDED);
+        assert_int_equal(h->m.row, 34);
+        for (int i = 0; i < 2; i++) {
+            h_expect(h, &h->session, BR_MSG_APPEND_FAILED);
+            assert_int_equal(h->m.id, h->next_id - 1 + (unsigned)i);
+            assert_int_equal(h->m.code, BR_E_EVENT_SCHEMA);
+        }
+        for (int i = 0; i < 34 + refused[k]; i++) {
+            h_event(h);
+            assert_int_equal(h->m.row, i + 1);
+        }
+        h_no_more(h, &h->client);
+        kill(h->pid, SIGKILL);
+        h_wait(h);
+        assert_int_equal(h_read_back(h, run, NULL, 0), 34 + refused[k]);
+    }
+}
+
 /* One of many on their way is refused: those before it are stored, shown and answered so, each of
  * those after it is refused, and all answers come in order. */
 static void test_refused_among_many(void **state)
@@ -337,7 +407,7 @@ static void test_kill_in_the_middle(void **state)
         h_record(h, ALL, run);
         h_begin(h);
         for (int i = 0; i < 40; i++)
-            h_send_append(h, "bridle.notice", "kernel", H_NOTICE);
+            h_send_appends(h, round % 2 ? 10 : 1, -1);
         for (int i = 0; i < round * 12; i++) {
             h_expect(h, &h->session, BR_MSG_APPENDED);
             answered = h->m.row;
@@ -564,6 +634,8 @@ int main(void)
         T(test_supervisor_dies),
         T(test_many_appends_are_answered_in_order),
         T(test_refused_among_many),
+        T(test_appends_of_several),
+        T(test_refused_among_several),
         T(test_client_that_does_not_read),
         T(test_client_that_never_reads_does_not_stop_the_end),
         T(test_client_that_goes_away),

@@ -55,7 +55,6 @@ static int capture(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
         br_rd_str(&m->rd, out->text, sizeof(out->text));
         break;
     case BR_MSG_APPENDED:
-        br_rd_str(&m->rd, out->text, sizeof(out->text));
         out->row = br_rd_u64(&m->rd);
         break;
     case BR_MSG_EVENT:
@@ -262,12 +261,25 @@ void h_expect(struct harness *h, struct br_chan *c, enum br_msg_type type)
     assert_string_equal(br_msg_name(h->m.type), br_msg_name(type));
 }
 
+static void put_event(struct br_out *o, const char *type, const char *actor, const char *data)
+{
+    br_buf_put_str(&o->buf, type);
+    br_buf_put_str(&o->buf, actor);
+    br_out_blob(o, data, strlen(data));
+}
+
 void h_send_append(struct harness *h, const char *type, const char *actor, const char *data)
 {
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    br_buf_put_str(&o.buf, type);
-    br_buf_put_str(&o.buf, actor);
-    br_out_blob(&o, data, strlen(data));
+    put_event(&o, type, actor, data);
+    assert_int_equal(br_chan_send(&h->session, BR_MSG_APPEND, ++h->next_id, &o, NULL), 0);
+}
+
+void h_send_appends(struct harness *h, int n, int bad)
+{
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    for (int i = 0; i < n; i++)
+        put_event(&o, i == bad ? "no.such" : "bridle.notice", "kernel", H_NOTICE);
     assert_int_equal(br_chan_send(&h->session, BR_MSG_APPEND, ++h->next_id, &o, NULL), 0);
 }
 

@@ -72,8 +72,7 @@ static size_t take(const uint8_t *p, size_t n, bool last)
 }
 
 /* Store what the stream has; with `last`, the last event says so, even if it is empty. */
-static int store_stream(struct audit *a, struct text_stream *s, bool last, char event_id[BR_ID_MAX],
-                        struct br_err *err)
+static int store_stream(struct audit *a, struct text_stream *s, bool last, struct br_err *err)
 {
     size_t off = 0;
     for (;;) {
@@ -84,7 +83,7 @@ static int store_stream(struct audit *a, struct text_stream *s, bool last, char 
         json_t *data = json_pack("{s:s, s:s, s:o?, s:b}", "stream", s->id, "kind", s->kind, "text",
                                  as_text(n ? s->out.data + off : NULL, n), "final", (int) final);
         int r =
-            data ? recorder_add(&a->rec, "bridle.text", "agent", data, true, event_id, err)
+            data ? recorder_add(&a->rec, "bridle.text", "agent", data, true, err)
                  : br_err_set(err, BR_E_REDACTION_FAILED,
                               "a piece of the text of '%s' is no text; it was not stored", s->id);
         json_decref(data);
@@ -135,14 +134,15 @@ int text_feed(struct audit *a, const char *stream, const char *kind, const void 
     if (r == 0 && final) {
         r = br_redact_stream_end(s->redact, &s->out, err);
         if (r == 0)
-            r = store_stream(a, s, true, reply->event_id, err);
+            r = store_stream(a, s, true, err);
         close_stream(s);
         reply->row = a->rec.run.rows;
         return r;
     }
     if (r == 0 && s->out.len >= AUDIT_TEXT_MAX) {
-        r = store_stream(a, s, false, reply->event_id, err);
-        reply->row = reply->event_id[0] ? a->rec.run.rows : 0;
+        uint64_t before = a->rec.run.rows;
+        r = store_stream(a, s, false, err);
+        reply->row = a->rec.run.rows > before ? a->rec.run.rows : 0;
     } else if (r == 0 && a->text_timer <= 0 && a->loop) {
         a->text_timer = br_loop_timer(a->loop, AUDIT_TEXT_US, on_text_timer, a);
     }
@@ -151,17 +151,15 @@ int text_feed(struct audit *a, const char *stream, const char *kind, const void 
 
 int text_flush(struct audit *a, struct br_err *err)
 {
-    char id[BR_ID_MAX];
     int r = 0;
     for (unsigned i = 0; i < AUDIT_STREAMS_MAX && r == 0; i++)
         if (a->streams[i].redact)
-            r = store_stream(a, &a->streams[i], false, id, err);
+            r = store_stream(a, &a->streams[i], false, err);
     return r;
 }
 
 int text_finish(struct audit *a, struct br_err *err)
 {
-    char id[BR_ID_MAX];
     int r = 0;
     for (unsigned i = 0; i < AUDIT_STREAMS_MAX && r == 0; i++) {
         struct text_stream *s = &a->streams[i];
@@ -169,7 +167,7 @@ int text_finish(struct audit *a, struct br_err *err)
             continue;
         r = br_redact_stream_end(s->redact, &s->out, err);
         if (r == 0)
-            r = store_stream(a, s, true, id, err);
+            r = store_stream(a, s, true, err);
         close_stream(s);
     }
     return r;

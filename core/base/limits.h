@@ -14,6 +14,10 @@
 /* The largest body of any kind that crosses a channel. */
 #define BR_BLOB_MAX (16u * 1024 * 1024)
 
+/* Events in one APPEND: those that belong together are a few; this bounds what one message brings.
+ */
+#define BR_APPEND_MAX 32u
+
 /* names and paths */
 #define BR_NAME_MAX 256u
 #define BR_PATH_MAX 4096u

@@ -542,8 +542,9 @@ static void data_to_guest(struct broker *b, struct flight *f, const void *p, siz
 int flight_on_data(struct broker *b, struct br_msg *m, struct br_err *err)
 {
     struct flight *f = flight_find(b, m->id);
+    BR_CLEANUP_BUF struct br_buf none; /* no descriptor may come with it */
     size_t n;
-    const void *p = br_msg_blob_view(m, &n);
+    const void *p = br_msg_blob_view(m, BR_MSG_MAX, &none, &n, err);
     if (!p || br_rd_done(&m->rd) < 0 || !f || !f->status || n > f->window)
         return wrong_id(err);
     f->window -= (uint32_t)n;

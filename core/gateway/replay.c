@@ -203,18 +203,10 @@ static int on_row(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err 
 static int on_event(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
     struct gw_replay *p = ctx;
-    BR_CLEANUP_BUF struct br_buf body = BR_BUF_INIT(0);
+    BR_CLEANUP_BUF struct br_buf large;
     struct gw_event e = {.row = br_rd_u64(&m->rd), .after = -1};
     (void)c;
-    if (m->nfds) {
-        int r = br_msg_blob(m, BR_EVENT_MAX, &body, err);
-        if (r < 0)
-            return r;
-        e.bytes = (char *)body.data;
-        e.n = body.len;
-    } else {
-        e.bytes = br_msg_blob_view(m, &e.n);
-    }
+    e.bytes = br_msg_blob_view(m, BR_EVENT_MAX, &large, &e.n, err);
     if (br_rd_done(&m->rd) < 0 || !e.bytes || !p->one || session_event_type(&e) < 0)
         return malformed(m, err);
     if (e.row != p->row + 1)

@@ -76,25 +76,21 @@ static int record_run(struct session *s)
     if (s->harness.is)
         json_object_set_new(data, "adapter", json_string(s->harness.it.terms.ref));
     pin_json(&s->pin, data);
-    int r = session_record(s, "bridle.run", "kernel", data);
+    int r = session_record_ahead(s, "bridle.run", "kernel", data);
     if (r == 0)
         r = session_record_table(s, &s->scripted_reply.data);
     for (size_t off = 0; r == 0 && off < s->warnings.len;) {
         const char *w = (const char *)s->warnings.data + off;
-        r = session_record(s, "bridle.notice", "kernel",
-                           json_pack("{s:s, s:s}", "code", "POLICY_WARNING", "message", w));
+        r = session_record_ahead(s, "bridle.notice", "kernel",
+                                 json_pack("{s:s, s:s}", "code", "POLICY_WARNING", "message", w));
         off += strlen(w) + 1;
     }
     return r;
 }
 
-static int record_task(struct session *s, const char *phase, const char *note)
+static json_t *task_json(const struct session *s, const char *phase)
 {
-    if (!s->task_given)
-        return 0;
-    return session_record(
-        s, "task.updated", "kernel",
-        maybe(json_pack("{s:s, s:s}", "taskId", s->task_id, "phase", phase), "note", note));
+    return json_pack("{s:s, s:s}", "taskId", s->task_id, "phase", phase);
 }
 
 /* session.created .. agent.started */
@@ -124,12 +120,13 @@ int session_begin_record(struct session *s, struct br_err *err)
     session_permit_answers(s);
     r = record_run(s);
     if (r == 0)
-        r = session_record(s, "agent.started", "kernel",
-                           maybe(json_pack("{s:s, s:s, s:s}", "agentId", AGENT_ID, "sessionId",
-                                           s->run_id, "model", s->model),
-                                 "taskId", s->task_given ? s->task_id : NULL));
-    if (r == 0)
-        r = record_task(s, "running", NULL);
+        r = (s->task_given ? session_record_ahead : session_record)(
+            s, "agent.started", "kernel",
+            maybe(json_pack("{s:s, s:s, s:s}", "agentId", AGENT_ID, "sessionId", s->run_id, "model",
+                            s->model),
+                  "taskId", s->task_given ? s->task_id : NULL));
+    if (r == 0 && s->task_given)
+        r = session_record(s, "task.updated", "kernel", task_json(s, "running"));
     if (r < 0)
         return br_err_set(err, (enum br_code) - r, "%s", s->stop_err.text);
     return 0;
@@ -168,8 +165,12 @@ void session_end(struct session *s, int code, const char *text, const char *note
         text = s->stop_err.text;
     }
     if (code < 0)
-        (void)session_record_error(s, code, text);
-    (void)record_task(s, code < 0 ? "blocked" : "delivered", NULL);
+        (void)session_record_ahead(
+            s, "error", "kernel",
+            json_pack("{s:s, s:s}", "code", br_code_name(code), "message", text));
+    if (s->task_given)
+        (void)session_record_ahead(s, "task.updated", "kernel",
+                                   task_json(s, code < 0 ? "blocked" : "delivered"));
     json_t *data = json_pack("{s:s, s:s, s:i, s:i}", "agentId", AGENT_ID, "status", status_of(code),
                              "steps", (int)s->budget.steps, "toolCalls", (int)s->budget.calls);
     (void)session_record(s, "agent.stopped", "kernel", maybe(data, "note", code < 0 ? text : note));

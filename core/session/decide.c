@@ -258,7 +258,7 @@ int session_record_decision(struct session *s, const struct verdict *v, const ch
     if (v->reason)
         json_object_set_new(d, "reason", json_string(v->reason));
     json_object_set_new(d, "ruleId", json_string(v->rule_id));
-    int r = session_record(s, "policy.decision", "kernel", d);
+    int r = session_record_ahead(s, "policy.decision", "kernel", d);
     if (r < 0)
         return r;
     json_t *votes =

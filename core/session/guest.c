@@ -123,7 +123,7 @@ static int record_response(struct session *s, const struct guest_event *e)
     uint64_t total = e->prompt + e->completion;
     s->budget.tokens += total;
     s->harness.tokens += total;
-    int r = session_record(s, "bridle.provider", "kernel", receipt);
+    int r = session_record_ahead(s, "bridle.provider", "kernel", receipt);
     if (r == 0)
         r = session_record(s, "model.response", "model",
                            json_pack("{s:s, s:s, s:s, s:{s:I, s:I, s:I}}", "requestId", id, "model",

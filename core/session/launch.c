@@ -170,10 +170,11 @@ static int record_launch(struct session *s, struct br_err *err)
     int r = receipt_json(s, &receipt, err);
     if (r < 0)
         return r;
-    r = session_record(s, "sandbox.started", "sandbox-runner",
-                       json_pack("{s:s, s:s, s:s, s:s, s:i}", "runId", s->run_id, "containerName",
-                                 s->sandbox_name, "image", s->sandbox_image, "network",
-                                 s->sandbox_network, "mounts", (int)s->sandbox_mounts));
+    r = session_record_ahead(s, "sandbox.started", "sandbox-runner",
+                             json_pack("{s:s, s:s, s:s, s:s, s:i}", "runId", s->run_id,
+                                       "containerName", s->sandbox_name, "image", s->sandbox_image,
+                                       "network", s->sandbox_network, "mounts",
+                                       (int)s->sandbox_mounts));
     if (r < 0) {
         json_decref(receipt);
         return br_err_set(err, (enum br_code) - r, "%s", s->stop_err.text);

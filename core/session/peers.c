@@ -54,8 +54,7 @@ static int on_appended(struct br_chan *c, struct br_msg *m, void *ctx, struct br
     struct session *s = ctx;
     if (awaited(c, m, &s->audited, err) < 0)
         return -BR_E_PEER_PROTOCOL;
-    br_rd_str(&m->rd, s->audited.text, sizeof(s->audited.text));
-    s->audited.n1 = br_rd_u64(&m->rd);
+    br_rd_u64(&m->rd); /* the row: nobody asks for it */
     return br_rd_done(&m->rd) < 0 ? bad(c, m, err) : answer(s, &s->audited);
 }
 
@@ -69,7 +68,7 @@ static int on_append_failed(struct br_chan *c, struct br_msg *m, void *ctx, stru
 }
 
 static const struct br_msg_rule audit_rules[] = {
-    {BR_MSG_APPENDED, BR_PERMIT, 12, 512, 0, 0, on_appended},
+    {BR_MSG_APPENDED, BR_PERMIT, 8, 8, 0, 0, on_appended},
     {BR_MSG_APPEND_FAILED, BR_PERMIT, 8, 4096, 0, 0, on_append_failed},
 };
 

@@ -21,9 +21,30 @@ static int wait_stored(struct session *s)
     return code;
 }
 
-int session_record(struct session *s, const char *type, const char *actor, json_t *data)
+/* What waits goes out as one message, and is stored. */
+static int send_events(struct session *s)
+{
+    struct br_err err;
+    if (!s->nevents)
+        return 0;
+    uint64_t id = session_expect(s, &s->audited);
+    int r = br_chan_send(&s->audit, BR_MSG_APPEND, id, &s->events, &err);
+    br_out_free(&s->events);
+    s->nevents = 0;
+    if (r < 0) {
+        session_stop(s, BR_E_STORE_FAILED, "an event could not be sent to the audit: %s", err.text);
+        s->audit_lost = true;
+        return r;
+    }
+    return wait_stored(s);
+}
+
+/* The event waits to be sent. */
+static int add_event(struct session *s, const char *type, const char *actor, json_t *data)
 {
     BR_CLEANUP_FREE char *text = data ? json_dumps(data, JSON_COMPACT) : NULL;
+    size_t n = text ? strlen(text) : 0;
+    int r = 0;
     json_decref(data);
     if (s->unrecorded && text) /* there is no record of it, and nothing that acts on one */
         return 0;
@@ -33,26 +54,39 @@ int session_record(struct session *s, const char *type, const char *actor, json_
     }
     if (s->audit_lost)
         return -BR_E_STORE_FAILED;
-    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    struct br_err err;
-    br_buf_put_str(&o.buf, type);
-    br_buf_put_str(&o.buf, actor);
-    br_out_blob(&o, text, strlen(text));
-    uint64_t id = session_expect(s, &s->audited);
-    int r = br_chan_send(&s->audit, BR_MSG_APPEND, id, &o, &err);
-    if (r < 0) {
-        session_stop(s, BR_E_STORE_FAILED, "an event '%s' could not be sent to the audit: %s", type,
-                     err.text);
-        s->audit_lost = true;
+    /* a large one travels alone */
+    if (s->nevents == BR_APPEND_MAX || s->events.buf.len + n > BR_BLOB_INLINE_MAX)
+        r = send_events(s);
+    if (r < 0)
         return r;
-    }
-    return wait_stored(s);
+    if (!s->nevents)
+        s->events = (struct br_out)BR_OUT_INIT;
+    br_buf_put_str(&s->events.buf, type);
+    br_buf_put_str(&s->events.buf, actor);
+    br_out_blob(&s->events, text, n);
+    s->nevents++;
+    return s->events.nfds ? send_events(s) : 0;
+}
+
+int session_record_ahead(struct session *s, const char *type, const char *actor, json_t *data)
+{
+    int r = add_event(s, type, actor, data);
+    if (r < 0)
+        (void)send_events(s);
+    return r;
+}
+
+int session_record(struct session *s, const char *type, const char *actor, json_t *data)
+{
+    int r = add_event(s, type, actor, data), sent = send_events(s);
+    return r < 0 ? r : sent;
 }
 
 int session_text(struct session *s, const char *p, size_t n, bool final)
 {
     if (s->audit_lost)
         return -BR_E_STORE_FAILED;
+    br_require(!s->nevents);
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     struct br_err err;
     br_buf_put_str(&o.buf, s->stream_id);
@@ -67,10 +101,4 @@ int session_text(struct session *s, const char *p, size_t n, bool final)
         return r;
     }
     return wait_stored(s);
-}
-
-int session_record_error(struct session *s, int code, const char *text)
-{
-    return session_record(s, "error", "kernel",
-                          json_pack("{s:s, s:s}", "code", br_code_name(code), "message", text));
 }

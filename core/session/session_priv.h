@@ -161,6 +161,8 @@ struct session {
     int stop_code;
     struct br_err stop_err;
     bool audit_lost;
+    struct br_out events; /* nevents that go to the audit with the next one */
+    unsigned nevents;
     bool script_given_up; /* the policy's process left a question unanswered */
 
     struct harness harness;
@@ -250,14 +252,18 @@ void session_stop(struct session *s, int code, const char *fmt, ...) BR_PRINTF(3
 uint64_t session_expect(struct session *s, struct reply *r);
 void reply_free(struct reply *r);
 
-/* ---- record.c: events; each returns after audit has stored it ---- */
+/* ---- record.c: events; what returns after audit has stored them is followed by what they say ----
+ */
 
 /* Steals `data`. 0 or a negative code, after which the run must end. */
 int session_record(struct session *s, const char *type, const char *actor, json_t *data);
+/* The same for one that is stored together with the next, which is recorded at once: until then
+ * nothing may be waited for. */
+int session_record_ahead(struct session *s, const char *type, const char *actor, json_t *data);
 /* Streamed text of the agent; audit makes bridle.text events of it. */
 int session_text(struct session *s, const char *p, size_t n, bool final);
-int session_record_error(struct session *s, int code, const char *text);
-/* table.c: the table (JSON) in bridle.table events; nothing if a part of it is too large. */
+/* table.c: the table (JSON) in bridle.table events, ahead of the next; none if a part of it is too
+ * large. */
 int session_record_table(struct session *s, const struct br_buf *text);
 
 /* ---- peers.c: channels and their tables ---- */

@@ -80,9 +80,10 @@ int session_record_table(struct session *s, const struct br_buf *text)
     json_array_foreach(parts, i, part)
     {
         if (r == 0)
-            r = session_record(s, "bridle.table", "kernel",
-                               json_pack("{s:I, s:I, s:O}", "part", (json_int_t)i + 1, "parts",
-                                         (json_int_t)json_array_size(parts), "table", part));
+            r = session_record_ahead(s, "bridle.table", "kernel",
+                                     json_pack("{s:I, s:I, s:O}", "part", (json_int_t)i + 1,
+                                               "parts", (json_int_t)json_array_size(parts), "table",
+                                               part));
     }
     json_decref(parts);
     json_decref(table);

@@ -270,10 +270,9 @@ static int on_init_call(struct br_chan *c, struct br_msg *m, void *ctx, struct b
     return br_chan_send(c, BR_MSG_INIT_RESULT, m->id, &o, err);
 }
 
-static int on_append(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+static void take_event(struct peers *p, struct br_msg *m)
 {
-    struct peers *p = ctx;
-    char type[64], id[BR_ID_MAX];
+    char type[64];
     br_rd_str(&m->rd, type, sizeof(type));
     size_t at = strlen(p->seen->types);
     snprintf(p->seen->types + at, sizeof(p->seen->types) - at, "%s\n", type);
@@ -281,7 +280,7 @@ static int on_append(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     char actor[64];
     BR_CLEANUP_BUF struct br_buf data = BR_BUF_INIT(0);
     br_rd_str(&m->rd, actor, sizeof(actor));
-    if (br_msg_blob(m, BR_EVENT_MAX, &data, err) < 0)
+    if (br_msg_blob(m, BR_EVENT_MAX, &data, NULL) < 0)
         _exit(1);
     look_at(p, type, &data);
     if (strcmp(type, "bridle.policy.error") == 0) {
@@ -295,11 +294,17 @@ static int on_append(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     }
     if (p->o->answer_flood && strcmp(type, "agent.started") == 0)
         flood(p);
-    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
-    br_id_make(id, "evt");
-    br_buf_put_str(&o.buf, id);
-    br_buf_put_u64(&o.buf, ++p->row);
-    return br_chan_send(c, BR_MSG_APPENDED, m->id, &o, err);
+    p->row++;
+}
+
+static int on_append(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
+{
+    struct peers *p = ctx;
+    p->seen->appends++;
+    do {
+        take_event(p, m);
+    } while (m->rd.off < m->rd.len);
+    return br_chan_send_fixed(c, BR_MSG_APPENDED, m->id, p->row, NULL, 0, err);
 }
 
 static int on_launch(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)

@@ -46,12 +46,12 @@ struct session_rig {
     pid_t peers;
     int init; /* of pid 1, until it is loaded */
     struct session_rig_seen {
-        char types[16384];   /* of the events, in order, one a line */
-        char launched[4096]; /* allowed paths of SUP_LAUNCH, one a line */
-        char errors[4096];   /* the data of bridle.policy.error events, one a line */
-        unsigned events;
-        unsigned asked;                                /* predicates */
-        unsigned asks;                                 /* policy.decision with ask */
+        char types[16384];        /* of the events, in order, one a line */
+        char launched[4096];      /* allowed paths of SUP_LAUNCH, one a line */
+        char errors[4096];        /* the data of bridle.policy.error events, one a line */
+        unsigned events, appends; /* and the messages that brought them */
+        unsigned asked;           /* predicates */
+        unsigned asks;            /* policy.decision with ask */
         unsigned requested, prompts, covered, granted; /* by run-scoped allows */
         unsigned resolved_allow, resolved_deny;
         unsigned accepted, refused; /* answers */

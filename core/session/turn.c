@@ -237,7 +237,7 @@ static int record_turn(struct session *s, const char *request_id, uint64_t start
             receipt, "error",
             json_pack("{s:s, s:s}", "code", br_code_name(err->code), "message", err->text));
     const char *finish = result < 0 ? "error" : out->finish;
-    int r = session_record(s, "bridle.provider", "kernel", receipt);
+    int r = session_record_ahead(s, "bridle.provider", "kernel", receipt);
     if (r == 0)
         r = session_record(s, "model.response", "model",
                            json_pack("{s:s, s:s, s:s, s:o}", "requestId", request_id, "model",

@@ -22,6 +22,7 @@ void session_stop(struct session *s, int code, const char *fmt, ...)
 
 int session_wait(struct session *s, const bool *done, uint64_t timeout_us, bool even_if_stopping)
 {
+    br_require(!s->nevents); /* nothing goes on that is not recorded */
     uint64_t deadline = timeout_us == UINT64_MAX ? UINT64_MAX : br_now_us() + timeout_us;
     while (!*done) {
         if (s->audit_lost || (s->stop_code && !even_if_stopping))

@@ -38,7 +38,6 @@ void br_chan_close(struct br_chan *c)
 {
     br_close(&c->fd);
     br_buf_free(&c->in_);
-    free(br_steal_ptr(&c->many_));
 }
 
 static int chan_rule(const struct br_chan *c, unsigned type)
@@ -97,14 +96,19 @@ int br_msg_blob(struct br_msg *m, size_t max, struct br_buf *out, struct br_err 
                       br_msg_name(m->type));
 }
 
-const void *br_msg_blob_view(struct br_msg *m, size_t *n)
+const void *br_msg_blob_view(struct br_msg *m, size_t max, struct br_buf *large, size_t *n,
+                             struct br_err *err)
 {
-    const void *p = br_rd_u8(&m->rd) == BLOB_INLINE ? br_rd_bytes(&m->rd, BR_MSG_MAX, n) : NULL;
-    if (!p || m->rd.failed) {
-        m->rd.failed = true;
-        return NULL;
+    br_buf_init(large, 0);
+    if (m->rd.off < m->rd.len && m->rd.p[m->rd.off] == BLOB_INLINE) {
+        br_rd_u8(&m->rd);
+        const void *p = br_rd_bytes(&m->rd, max < BR_MSG_MAX ? max : BR_MSG_MAX, n);
+        return m->rd.failed ? NULL : p;
     }
-    return p;
+    if (br_msg_blob(m, max, large, err) < 0)
+        return NULL;
+    *n = large->len;
+    return large->data ? large->data : (const uint8_t *)"";
 }
 
 /* What was received, r bytes of it at `data`, becomes m. */
@@ -210,84 +214,22 @@ int br_chan_dispatch(struct br_chan *c, struct br_err *err)
     return r;
 }
 
-/* Of one call: as many as are worth it, in memory that is touched only as far as it is used. */
-#define DRAIN_MESSAGES 32u
-#define DRAIN_ROOM (BR_MSG_MAX + sizeof(struct br_msg_header) + 1)
-
-struct drain {
-    struct mmsghdr mm[DRAIN_MESSAGES];
-    struct iovec iov[DRAIN_MESSAGES];
-    union {
-        struct cmsghdr align;
-        char space[CMSG_SPACE(sizeof(int) * BR_MSG_FDS_MAX)];
-    } ctl[DRAIN_MESSAGES];
-};
-
-static int drain_receive(struct br_chan *c, struct drain *d, unsigned max, struct br_err *err)
+bool br_soon(struct pollfd *p, unsigned n, unsigned us)
 {
-    if (!c->many_ && !(c->many_ = malloc(DRAIN_MESSAGES * DRAIN_ROOM)))
-        return br_err_set(err, BR_E_NOMEM, "no memory for messages from '%s'", c->peer);
-    if (max > DRAIN_MESSAGES)
-        max = DRAIN_MESSAGES;
-    for (unsigned i = 0; i < max; i++) {
-        d->iov[i] = (struct iovec){.iov_base = c->many_ + i * DRAIN_ROOM, .iov_len = DRAIN_ROOM};
-        d->mm[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &d->iov[i],
-                                                .msg_iovlen = 1,
-                                                .msg_control = d->ctl[i].space,
-                                                .msg_controllen = sizeof(d->ctl[i].space)}};
+    uint64_t start = br_now_us();
+    /* a look takes a microsecond or less: the count is for a clock that stands */
+    for (unsigned i = 0; i < 4 * us && br_now_us() - start < us; i++) {
+        if (poll(p, n, 0) > 0)
+            return true;
+        (void)sched_yield();
     }
-    int n;
-    do {
-        n = recvmmsg(c->fd, d->mm, max, MSG_CMSG_CLOEXEC | MSG_DONTWAIT, NULL);
-    } while (n < 0 && errno == EINTR);
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-        return -BR_E_TIMEOUT;
-    if (n < 0 && errno == ECONNRESET)
-        return br_err_set(err, BR_E_PEER_GONE, "'%s' has gone", c->peer);
-    if (n < 0)
-        return br_err_errno(err, BR_E_IO, "messages from '%s' could not be received", c->peer);
-    return n;
-}
-
-int br_chan_drain(struct br_chan *c, unsigned max, struct br_err *err)
-{
-    struct drain d;
-    unsigned handled = 0;
-    int r = 0;
-    while (r == 0 && handled < max) {
-        int n = drain_receive(c, &d, max - handled, err);
-        if (n < 0)
-            return handled && n == -BR_E_TIMEOUT ? (int)handled : n;
-        for (int i = 0; i < n; i++) {
-            struct br_msg m = {.nfds = 0};
-            int k = chan_take(c, &d.mm[i].msg_hdr, d.mm[i].msg_len, d.iov[i].iov_base, &m,
-                              r == 0 ? err : NULL);
-            if (r == 0)
-                r = k < 0 ? k : chan_handle(c, &m, err);
-            msg_close_fds(&m);
-            if (r == 0)
-                handled++;
-            if (c->fd < 0) /* closed by the handler, and its memory gone */
-                return r < 0 ? r : (int)handled;
-        }
-        if ((unsigned)n < DRAIN_MESSAGES)
-            break;
-    }
-    /* what was handled before the peer went is told first: it is found again */
-    return r == -BR_E_PEER_GONE && handled ? (int)handled : r < 0 ? r : (int)handled;
+    return false;
 }
 
 bool br_chan_soon(const struct br_chan *c, unsigned us)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLIN};
-    uint64_t start = br_now_us();
-    /* a look takes a microsecond or less: the count is for a clock that stands */
-    for (unsigned i = 0; c->fd >= 0 && i < 4 * us && br_now_us() - start < us; i++) {
-        if (poll(&p, 1, 0) > 0)
-            return true;
-        (void)sched_yield();
-    }
-    return false;
+    return c->fd >= 0 && br_soon(&p, 1, us);
 }
 
 /* ---- sending ---- */
@@ -362,36 +304,6 @@ static int send_pieces(struct br_chan *c, enum br_msg_type type, struct msghdr *
     return r >= 0 ? 0 : send_failed(c, type, err);
 }
 
-int br_chan_send_briefs(struct br_chan *c, enum br_msg_type type, const struct br_brief *b,
-                        unsigned n, unsigned *sent, struct br_err *err)
-{
-    enum { AT_ONCE = 64 };
-    struct br_msg_header head[AT_ONCE];
-    struct iovec iov[AT_ONCE][2];
-    struct mmsghdr mm[AT_ONCE];
-    *sent = 0;
-    if (c->fd < 0)
-        return br_err_set(err, BR_E_PEER_GONE, "'%s' has gone", c->peer);
-    while (*sent < n) {
-        unsigned k = n - *sent < AT_ONCE ? n - *sent : AT_ONCE;
-        for (unsigned i = 0; i < k; i++) {
-            const struct br_brief *one = &b[*sent + i];
-            head[i] = (struct br_msg_header){.type = (uint16_t)type, .len = one->n, .id = one->id};
-            iov[i][0] = (struct iovec){.iov_base = &head[i], .iov_len = sizeof(head[i])};
-            iov[i][1] =
-                (struct iovec){.iov_base = (void *)(uintptr_t)one->payload, .iov_len = one->n};
-            mm[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = iov[i], .msg_iovlen = 2}};
-        }
-        int r = sendmmsg(c->fd, mm, k, MSG_NOSIGNAL);
-        if (r < 0 && errno == EINTR)
-            continue;
-        if (r < 0)
-            return send_failed(c, type, err);
-        *sent += (unsigned)r;
-    }
-    return 0;
-}
-
 int br_chan_send_bytes(struct br_chan *c, enum br_msg_type type, uint64_t id, const void *p,
                        size_t n, struct br_err *err)
 {
@@ -411,8 +323,8 @@ int br_chan_send_bytes(struct br_chan *c, enum br_msg_type type, uint64_t id, co
     return send_pieces(c, type, &mh, err);
 }
 
-int br_chan_send_fixed(struct br_chan *c, enum br_msg_type type, uint64_t first, const void *p,
-                       size_t n, struct br_err *err)
+int br_chan_send_fixed(struct br_chan *c, enum br_msg_type type, uint64_t id, uint64_t first,
+                       const void *p, size_t n, struct br_err *err)
 {
     if (c->fd < 0)
         return br_err_set(err, BR_E_PEER_GONE, "'%s' has gone", c->peer);
@@ -422,7 +334,8 @@ int br_chan_send_fixed(struct br_chan *c, enum br_msg_type type, uint64_t first,
     uint8_t front[8];
     for (unsigned i = 0; i < 8; i++)
         front[i] = (uint8_t)(first >> 8 * i);
-    struct br_msg_header head = {.type = (uint16_t)type, .len = (uint32_t)(sizeof(front) + n)};
+    struct br_msg_header head = {
+        .type = (uint16_t)type, .len = (uint32_t)(sizeof(front) + n), .id = id};
     struct iovec iov[3] = {{.iov_base = &head, .iov_len = sizeof(head)},
                            {.iov_base = front, .iov_len = sizeof(front)},
                            {.iov_base = (void *)(uintptr_t)p, .iov_len = n}};

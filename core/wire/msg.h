@@ -266,15 +266,17 @@
     X(EVENTS_END, 0x0412)                                                                          \
                                                                                                    \
     /* ---- session -> audit, and back ---- */                                                     \
-    /* str type, str actor, blob data (a JSON object); id: any */                                  \
+    /* events that follow each other, at most BR_APPEND_MAX: [str type, str actor, blob data (a    \
+       JSON object)]n; id: any */                                                                  \
     X(APPEND, 0x0501)                                                                              \
-    /* str event_id, u64 row; id: the append's */                                                  \
+    /* u64 row of the last of them; id: the append's */                                            \
     X(APPENDED, 0x0502)                                                                            \
-    /* u32 code, str text; id: the append's. Nothing was stored or shown; the run must end */      \
+    /* u32 code, str text; id: the append's. One of them, and what follows it, was neither stored  \
+       nor shown; the run must end */                                                              \
     X(APPEND_FAILED, 0x0503)                                                                       \
     /* streamed text: str stream id, str kind (agent), blob bytes, u8 final. Audit redacts over    \
-       chunk borders and stores bridle.text events. Answered like APPEND; with an empty id and row \
-       0 if it was only taken: it is stored before the next event, or soon */                      \
+       chunk borders and stores bridle.text events. Answered like APPEND; with row 0 if it was     \
+       only taken: it is stored before the next event, or soon */                                  \
     X(TEXT, 0x0504)                                                                                \
     /* egress -> audit: a value that must never be stored. str name, blob value */                 \
     X(SECRET, 0x0505)                                                                              \

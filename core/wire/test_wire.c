@@ -513,100 +513,6 @@ static void looking_without_sleep(void **state)
     assert_int_equal(br_chan_dispatch(&rx, NULL), -BR_E_PEER_GONE);
 }
 
-/* ---- many at a time ---- */
-
-static void put_one(enum br_msg_type type, uint64_t id, size_t n, unsigned nfds)
-{
-    struct br_out o = BR_OUT_INIT;
-    for (size_t i = 0; i < n; i++)
-        br_buf_put_u8(&o.buf, 0);
-    for (unsigned i = 0; i < nfds; i++)
-        br_out_fd(&o, 0, false);
-    assert_int_equal(br_chan_send(&tx, type, id, &o, NULL), 0);
-    br_out_free(&o);
-}
-
-static void draining(void **state)
-{
-    (void)state;
-    assert_int_equal(br_chan_drain(&rx, 100, NULL), -BR_E_TIMEOUT);
-    for (unsigned i = 0; i < 40; i++)
-        put_one(BR_MSG_CTL_RUN, i, 4 + i % 5, 0);
-    assert_int_equal(br_chan_drain(&rx, 3, NULL), 3);
-    assert_int_equal(last_id, 2);
-    assert_int_equal(br_chan_drain(&rx, 100, NULL), 37);
-    assert_int_equal(last_id, 39);
-    assert_int_equal(last_len, 8);
-    assert_int_equal(calls, 40);
-    static uint8_t large[BR_MSG_MAX];
-    struct br_out o = BR_OUT_INIT;
-    br_buf_put(&o.buf, large, sizeof(large));
-    assert_int_equal(br_chan_send(&tx, BR_MSG_TEXT, 7, &o, NULL), 0);
-    br_out_free(&o);
-    assert_int_equal(br_chan_drain(&rx, 1, NULL), 1);
-    assert_int_equal(last_len, BR_MSG_MAX);
-    put_one(BR_MSG_CTL_CANCEL, 8, 0, 0);
-    br_chan_close(&tx);
-    /* what came before the end counts, and then the end */
-    assert_int_equal(br_chan_drain(&rx, 100, NULL), 1);
-    assert_int_equal(br_chan_drain(&rx, 100, NULL), -BR_E_PEER_GONE);
-}
-
-/* The first violation is the last thing that is looked at; no descriptor behind it stays open. */
-static void draining_stops_at_a_violation(void **state)
-{
-    (void)state;
-    struct br_err err = {.code = BR_OK};
-    unsigned before = open_fds();
-    put_one(BR_MSG_CTL_STARTED, 1, 0, 2);
-    put_one(BR_MSG_CTL_SHOW, 2, 0, 0); /* not permitted */
-    put_one(BR_MSG_CTL_STARTED, 3, 0, 2);
-    put_one(BR_MSG_CTL_CANCEL, 4, 0, 1);
-    assert_int_equal(br_chan_drain(&rx, 100, &err), -BR_E_PEER_PROTOCOL);
-    assert_non_null(strstr(err.text, "CTL_SHOW"));
-    assert_int_equal(calls, 1);
-    assert_int_equal(last_id, 1);
-    assert_int_equal(open_fds(), before);
-    /* a handler's failure as well */
-    calls = 0;
-    handler_code = -BR_E_DENIED;
-    put_one(BR_MSG_CTL_STARTED, 5, 0, 1);
-    put_one(BR_MSG_CTL_STARTED, 6, 0, 2);
-    assert_int_equal(br_chan_drain(&rx, 100, &err), -BR_E_DENIED);
-    assert_int_equal(calls, 1);
-    assert_int_equal(open_fds(), before);
-    handler_code = 0;
-    put_one(BR_MSG_CTL_DOCTOR, 7, 0, 0);
-    put_one(BR_MSG_CTL_DOCTOR, 8, 0, 0); /* once */
-    assert_int_equal(br_chan_drain(&rx, 100, &err), -BR_E_PEER_PROTOCOL);
-    assert_int_equal(last_id, 7);
-}
-
-static void brief_messages(void **state)
-{
-    (void)state;
-    static struct br_brief b[150];
-    unsigned sent;
-    for (unsigned i = 0; i < 150; i++)
-        b[i] = (struct br_brief){.id = i, .n = (uint8_t)(4 + i % 5)};
-    assert_int_equal(br_chan_send_briefs(&tx, BR_MSG_CTL_RUN, b, 150, &sent, NULL), 0);
-    assert_int_equal(sent, 150);
-    assert_int_equal(br_chan_drain(&rx, 1000, NULL), 150);
-    assert_int_equal(last_id, 149);
-    assert_int_equal(last_len, 8);
-    /* a reader that does not read: so many, and no more */
-    assert_int_equal(fcntl(tx.fd, F_SETFL, O_NONBLOCK), 0);
-    int r = 0;
-    uint64_t all = 0;
-    for (unsigned i = 0; i < 10000 && r == 0; i++, all += sent)
-        r = br_chan_send_briefs(&tx, BR_MSG_CTL_RUN, b, 150, &sent, NULL);
-    assert_int_equal(r, -BR_E_TIMEOUT);
-    assert_int_equal(br_chan_drain(&rx, UINT32_MAX, NULL), all);
-    br_chan_close(&rx);
-    assert_int_equal(br_chan_send_briefs(&tx, BR_MSG_CTL_RUN, b, 1, &sent, NULL), -BR_E_PEER_GONE);
-    assert_int_equal(sent, 0);
-}
-
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -623,9 +529,6 @@ int main(void)
         T(bad_blobs_are_refused),
         T(outgoing_limits),
         T(looking_without_sleep),
-        T(draining),
-        T(draining_stops_at_a_violation),
-        T(brief_messages),
         cmocka_unit_test(descriptors_of_others_on_their_way),
         cmocka_unit_test(names_of_types),
     };

@@ -47,9 +47,10 @@ int br_msg_take_fd(struct br_msg *m);
  * case). -BR_E_PEER_PROTOCOL if it is malformed or larger than max.
  */
 int br_msg_blob(struct br_msg *m, size_t max, struct br_buf *out, struct br_err *err);
-/* The same without a copy, of one that is inside of the message: valid as long as it is. NULL if
- * there is none. */
-const void *br_msg_blob_view(struct br_msg *m, size_t *n);
+/* The same without a copy, of one that is inside of the message: valid as long as it is; one that
+ * came as a descriptor is in `large`, to be freed in any case. NULL if it is malformed. */
+const void *br_msg_blob_view(struct br_msg *m, size_t max, struct br_buf *large, size_t *n,
+                             struct br_err *err);
 
 struct br_chan;
 /* 0 to go on, or a negative code, which br_chan_dispatch() returns. */
@@ -78,7 +79,6 @@ struct br_chan {
     bool permitted[BR_CHAN_RULES_MAX];
     void *ctx;
     struct br_buf in_;
-    uint8_t *many_; /* for br_chan_drain() */
 };
 
 /* Take ownership of fd. The rules outlive the channel. */
@@ -95,17 +95,13 @@ void br_chan_forbid(struct br_chan *c, enum br_msg_type type);
  */
 int br_chan_dispatch(struct br_chan *c, struct br_err *err);
 /*
- * The same for up to `max` messages that are there, several with one call of the kernel; never
- * waits. How many were handled; -BR_E_TIMEOUT if there was none. After a failure nothing more may
- * be received: what came behind it is thrown away.
- */
-int br_chan_drain(struct br_chan *c, unsigned max, struct br_err *err);
-/*
  * Look for a message for up to `us` microseconds without going to sleep; true if there is one, or
  * the end. For an answer that takes less than waking up does: an idle processor sleeps deeply, and
  * needs 30 us and more to come back. Others run meanwhile.
  */
 bool br_chan_soon(const struct br_chan *c, unsigned us);
+/* The same for n descriptors, each with what poll(2) should look for. */
+bool br_soon(struct pollfd *p, unsigned n, unsigned us);
 
 /* An outgoing message under construction. */
 struct br_out {
@@ -142,17 +138,8 @@ int br_chan_send_bytes(struct br_chan *c, enum br_msg_type type, uint64_t id, co
                        size_t n, struct br_err *err);
 
 /* The same for a payload of a u64 and n bytes, at most BR_MSG_MAX - 8. */
-int br_chan_send_fixed(struct br_chan *c, enum br_msg_type type, uint64_t first, const void *p,
-                       size_t n, struct br_err *err);
-
-/* Several short messages of one type, with one call of the kernel where it takes them. *sent: how
- * many went out, also when it fails as br_chan_send(). */
-struct br_brief {
-    uint64_t id;
-    uint8_t n, payload[119];
-};
-int br_chan_send_briefs(struct br_chan *c, enum br_msg_type type, const struct br_brief *b,
-                        unsigned n, unsigned *sent, struct br_err *err);
+int br_chan_send_fixed(struct br_chan *c, enum br_msg_type type, uint64_t id, uint64_t first,
+                       const void *p, size_t n, struct br_err *err);
 
 /* A SEQPACKET pair, both ends close-on-exec; 0 or -1 and errno. */
 int br_chan_pair(int fds[2]);
