@@ -19,7 +19,6 @@
 #include "wire/types.h"
 
 #define EVENT_ROOM 1024u
-#define BATCH_MAX BENCH_IN_FLIGHT
 
 static int on_text(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err *err)
 {
@@ -80,34 +79,25 @@ int bench_recorder_open(struct bench_recorder *r, const char *dir, const char *r
 
 /* ---- what a session says ---- */
 
-static size_t put_append(uint8_t *dst, uint64_t id, const char *type, const char *actor,
-                         const char *data)
+static void put_event(struct br_buf *b, const char *type, const char *actor, const char *data)
 {
-    struct br_buf b = BR_BUF_INIT(EVENT_ROOM);
-    br_buf_put_str(&b, type);
-    br_buf_put_str(&b, actor);
-    br_buf_put_u8(&b, 0); /* a blob that is inside */
-    br_buf_put_lstr(&b, data, strlen(data));
-    struct br_msg_header h = {.type = BR_MSG_APPEND, .len = (uint32_t)b.len, .id = id};
-    br_require(!b.failed && sizeof(h) + b.len <= EVENT_ROOM);
-    memcpy(dst, &h, sizeof(h));
-    memcpy(dst + sizeof(h), b.data, b.len);
-    size_t n = sizeof(h) + b.len;
-    br_buf_free(&b);
-    return n;
+    br_buf_put_str(b, type);
+    br_buf_put_str(b, actor);
+    br_buf_put_u8(b, 0); /* a blob that is inside */
+    br_buf_put_lstr(b, data, strlen(data));
 }
 
 /* The n-th event: the beginning of a session, then turns of a model that calls one tool in each. */
-static size_t make_event(uint8_t *dst, uint64_t n)
+static void make_event(struct br_buf *b, uint64_t n)
 {
     char data[EVENT_ROOM];
     unsigned long long turn = (n - 2) / 5;
     if (n == 0)
-        return put_append(dst, n, "session.created", "kernel",
-                          "{\"sessionId\":\"ses_bench\",\"workspace\":\"/home/somebody/project\"}");
+        return put_event(b, "session.created", "kernel",
+                         "{\"sessionId\":\"ses_bench\",\"workspace\":\"/home/somebody/project\"}");
     if (n == 1)
-        return put_append(
-            dst, n, "agent.started", "kernel",
+        return put_event(
+            b, "agent.started", "kernel",
             "{\"agentId\":\"agent_bench\",\"sessionId\":\"ses_bench\",\"model\":\"bench-model\"}");
     switch ((n - 2) % 5) {
     case 0:
@@ -115,14 +105,14 @@ static size_t make_event(uint8_t *dst, uint64_t n)
                  "{\"requestId\":\"req_%016llx\",\"model\":\"bench-model-with-a-usual-name\","
                  "\"messageCount\":%llu}",
                  turn, turn % 200 + 2);
-        return put_append(dst, n, "model.request", "agent", data);
+        return put_event(b, "model.request", "agent", data);
     case 1:
         snprintf(data, sizeof(data),
                  "{\"requestId\":\"req_%016llx\",\"model\":\"bench-model-with-a-usual-name\","
                  "\"finishReason\":\"tool_calls\",\"usage\":{\"promptTokens\":%llu,"
                  "\"completionTokens\":41,\"totalTokens\":%llu}}",
                  turn, turn % 9000 + 812, turn % 9000 + 853);
-        return put_append(dst, n, "model.response", "model", data);
+        return put_event(b, "model.response", "model", data);
     case 2:
         snprintf(data, sizeof(data),
                  "{\"callId\":\"call_%016llx\",\"tool\":\"fs_write\",\"input\":{\"path\":"
@@ -130,14 +120,14 @@ static size_t make_event(uint8_t *dst, uint64_t n)
                  "'node:fs/promises';\\n\\nexport const value = %llu; // what the next step "
                  "reads\\n\"}}",
                  turn, turn % 97, turn);
-        return put_append(dst, n, "tool.call", "agent", data);
+        return put_event(b, "tool.call", "agent", data);
     case 3:
         snprintf(data, sizeof(data),
                  "{\"action\":\"fs.write\",\"subject\":\"src/module_%llu/index.ts\",\"effect\":"
                  "\"allow\",\"reason\":\"the task may write below src\",\"ruleId\":"
                  "\"task.allowed_paths\"}",
                  turn % 97);
-        return put_append(dst, n, "policy.decision", "kernel", data);
+        return put_event(b, "policy.decision", "kernel", data);
     default:
         snprintf(data, sizeof(data),
                  "{\"callId\":\"call_%016llx\",\"tool\":\"fs_write\",\"ok\":true,\"output\":"
@@ -145,61 +135,64 @@ static size_t make_event(uint8_t *dst, uint64_t n)
                  "file was there before and has another content now, see the next read of it\"},"
                  "\"durationMs\":3}",
                  turn, turn % 4000 + 96, turn % 97);
-        return put_append(dst, n, "tool.result", "kernel", data);
+        return put_event(b, "tool.result", "kernel", data);
     }
+}
+
+/* What is measured is not how they are made. */
+static struct {
+    struct br_buf bytes;
+    size_t end[BENCH_EVENTS_MAX + 1]; /* end[n] is where the n-th begins */
+    unsigned n;
+} made = {.bytes = BR_BUF_INIT(BENCH_EVENTS_MAX * EVENT_ROOM)};
+
+static void make_events(unsigned n)
+{
+    br_require(n <= BENCH_EVENTS_MAX);
+    for (; made.n < n; made.end[++made.n] = made.bytes.len)
+        make_event(&made.bytes, made.n);
+    br_require(!made.bytes.failed);
 }
 
 int bench_recorder_append(struct bench_recorder *r, unsigned n, struct br_err *err)
 {
-    static uint8_t room[BATCH_MAX][EVENT_ROOM];
-    struct iovec iov[BATCH_MAX];
-    struct mmsghdr mm[BATCH_MAX];
-    n = n < BATCH_MAX ? n : BATCH_MAX;
-    for (unsigned i = 0; i < n; i++) {
-        iov[i] = (struct iovec){.iov_base = room[i], .iov_len = make_event(room[i], r->made + i)};
-        mm[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &iov[i], .msg_iovlen = 1}};
-    }
+    make_events(BENCH_EVENTS_MAX);
     for (unsigned done = 0; done < n;) {
-        int sent = sendmmsg(r->session, mm + done, n - done, MSG_NOSIGNAL);
+        unsigned k = n - done < BR_APPEND_MAX ? n - done : BR_APPEND_MAX;
+        size_t at = made.end[r->made], bytes = made.end[r->made + k] - at;
+        struct br_msg_header h = {.type = BR_MSG_APPEND, .len = (uint32_t)bytes, .id = r->made + 1};
+        struct iovec iov[2] = {{.iov_base = &h, .iov_len = sizeof(h)},
+                               {.iov_base = made.bytes.data + at, .iov_len = bytes}};
+        ssize_t sent =
+            sendmsg(r->session, &(struct msghdr){.msg_iov = iov, .msg_iovlen = 2}, MSG_NOSIGNAL);
         if (sent < 0 && errno != EINTR && errno != EAGAIN)
-            return br_err_errno(err, BR_E_IO, "an event could not be appended");
+            return br_err_errno(err, BR_E_IO, "events could not be appended");
         if (sent < 0) { /* full: the answers are what it may wait for */
             int ret = bench_recorder_answers(r, err);
             if (ret < 0)
                 return ret;
             continue;
         }
-        done += (unsigned)sent;
-        r->made += (unsigned)sent;
+        done += k;
+        r->made += k;
     }
     return 0;
 }
 
 int bench_recorder_answers(struct bench_recorder *r, struct br_err *err)
 {
-    static uint8_t room[BATCH_MAX][EVENT_ROOM];
-    struct iovec iov[BATCH_MAX];
-    struct mmsghdr mm[BATCH_MAX];
+    static uint8_t room[BR_ERR_TEXT_MAX + 64];
     for (;;) {
-        for (unsigned i = 0; i < BATCH_MAX; i++) {
-            iov[i] = (struct iovec){.iov_base = room[i], .iov_len = EVENT_ROOM};
-            mm[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &iov[i], .msg_iovlen = 1}};
-        }
-        int n = recvmmsg(r->session, mm, BATCH_MAX, MSG_DONTWAIT, NULL);
-        if (n <= 0 && (errno == EAGAIN || errno == EINTR))
+        struct br_msg_header h;
+        ssize_t n = recv(r->session, room, sizeof(room), MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return 0;
         if (n <= 0)
             return br_err_errno(err, BR_E_IO, "the answers of 'bridle-audit' could not be read");
-        for (int i = 0; i < n; i++) {
-            struct br_msg_header h;
-            memcpy(&h, room[i], sizeof(h));
-            if (mm[i].msg_len < sizeof(h) || h.type != BR_MSG_APPENDED)
-                return br_err_set(err, BR_E_FAILED, "'bridle-audit' refused an event: %.200s",
-                                  mm[i].msg_len > 24 ? (char *)room[i] + 24 : "no answer");
-            r->answered++;
-        }
-        if ((unsigned)n < BATCH_MAX)
-            return 0;
+        memcpy(&h, room, sizeof(h));
+        if ((size_t)n < sizeof(h) || h.type != BR_MSG_APPENDED)
+            return br_err_set(err, BR_E_FAILED, "'bridle-audit' refused an event: %.200s",
+                              n > 24 ? (char *)room + 24 : "no answer");
     }
 }
 
