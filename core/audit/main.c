@@ -225,8 +225,8 @@ int main(void)
     br_event_order_free(&a.rec.order);
     br_redact_free(&a.rec.redact);
     br_quick_free(&a.rec.quick);
+    br_store_close(&a.rec.store); /* which may wait for the other */
     br_syncer_free(&a.syncer);
-    br_store_close(&a.rec.store);
     br_chan_close(&a.session);
     br_chan_close(&a.egress);
     br_chan_close(&a.client);
