@@ -46,9 +46,13 @@ static int open_log(struct br_store *s, struct br_err *err)
 int br_store_sync(struct br_store *s, struct br_err *err)
 {
     int r = open_log(s, err);
-    if (r == 0 && (s->sync_errno || fdatasync(s->log_fd) < 0))
-        r = sync_failed(s, err);
-    return r;
+    if (r < 0)
+        return r;
+    /* who was first may have been told of a failure, and then nobody else is */
+    errno = s->syncing ? br_syncer_wait(s->syncer) : 0;
+    if (errno || s->sync_errno || fdatasync(s->log_fd) < 0)
+        return sync_failed(s, err);
+    return 0;
 }
 
 void br_store_use(struct br_store *s, struct br_syncer *syncer)
@@ -78,7 +82,7 @@ int br_store_sync_end(struct br_store *s, bool wait, struct br_err *err)
         return -BR_E_TIMEOUT;
     s->syncing = false;
     errno = result;
-    return result ? sync_failed(s, err) : 0;
+    return result || s->sync_errno ? sync_failed(s, err) : 0;
 }
 
 void store_sync_close(struct br_store *s)

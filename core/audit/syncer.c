@@ -109,6 +109,15 @@ int br_syncer_fd(const struct br_syncer *s)
     return s->done;
 }
 
+int br_syncer_wait(const struct br_syncer *s)
+{
+    struct pollfd p = {.fd = s->done, .events = POLLIN};
+    br_require(s->busy);
+    while (poll(&p, 1, -1) != 1)
+        ;
+    return atomic_load(&s->result);
+}
+
 bool br_syncer_end(struct br_syncer *s, bool wait, int *result)
 {
     br_require(s->busy);

@@ -16,6 +16,8 @@ void br_syncer_free(struct br_syncer **s);
 void br_syncer_begin(struct br_syncer *s, int fd);
 /* Readable when it is over. */
 int br_syncer_fd(const struct br_syncer *s);
+/* Wait for it: 0 or an errno. It is still to be collected. */
+int br_syncer_wait(const struct br_syncer *s);
 /* Collect it: true, and *result is 0 or an errno; false: it is not over (never with `wait`). */
 bool br_syncer_end(struct br_syncer *s, bool wait, int *result);
 

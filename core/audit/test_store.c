@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -198,6 +199,23 @@ static void test_sync_failed(void **state)
         s->log_fd = log;
         assert_int_equal(br_store_sync(s, NULL), -BR_E_STORE_FAILED);
         assert_int_equal(br_store_sync_begin(s, NULL), -BR_E_STORE_FAILED);
+        br_store_close(&s);
+    }
+    /* one is told of it, whoever else has asked meanwhile: that holds for both */
+    for (unsigned waiting = 0; waiting < 2; waiting++) {
+        struct br_store *s = opened(p->fd);
+        br_store_use(s, syncer);
+        assert_int_equal(br_store_sync(s, NULL), 0);
+        int log = s->log_fd;
+        s->log_fd = waiting ? log : pipe_fds[0];
+        assert_int_equal(br_store_sync_begin(s, NULL), 1);
+        struct pollfd look = {.fd = br_store_sync_fd(s), .events = POLLIN};
+        assert_int_equal(poll(&look, 1, 10000), 1);
+        s->log_fd = waiting ? pipe_fds[0] : log;
+        assert_int_equal(br_store_sync(s, NULL), -BR_E_STORE_FAILED);
+        s->log_fd = log;
+        assert_int_equal(poll(&look, 1, 0), 1); /* it is still to be told */
+        assert_int_equal(br_store_sync_end(s, false, NULL), -BR_E_STORE_FAILED);
         br_store_close(&s);
     }
     br_close(&pipe_fds[0]);
