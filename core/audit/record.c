@@ -161,6 +161,8 @@ static int on_append(struct br_chan *c, struct br_msg *m, void *ctx, struct br_e
     if (r == 0 && br_rd_done(&m->rd) < 0)
         r = br_err_set(err, BR_E_PEER_PROTOCOL, "an APPEND has %s",
                        events == BR_APPEND_MAX ? "too many events" : "something behind its events");
+    if (r < 0) /* what was not taken is not answered as if it were stored */
+        batch_settle(a, rep, r, err ? err : &(struct br_err){.code = BR_OK});
     return r;
 }
 

@@ -416,6 +416,17 @@ static void test_unpermitted_messages_end_it(void **state)
     end_of_peer(h, "run_sup");
 }
 
+/* Whoever asks for something that is malformed is not told that it is stored. */
+static void not_stored(struct harness *h, const char *run)
+{
+    int r = h_receive(h, &h->session);
+    if (r == 0)
+        assert_string_equal(br_msg_name(h->m.type), "APPEND_FAILED");
+    else
+        assert_int_equal(r, -BR_E_PEER_GONE);
+    end_of_peer(h, run);
+}
+
 static void test_malformed_messages_end_it(void **state)
 {
     struct harness *h = *state;
@@ -424,7 +435,7 @@ static void test_malformed_messages_end_it(void **state)
     h_begin(h);
     br_buf_put(&o.buf, "abcdefghijkl", 12);
     assert_int_equal(br_chan_send(&h->session, BR_MSG_APPEND, 1, &o, NULL), 0);
-    end_of_peer(h, "run_short");
+    not_stored(h, "run_short");
     h_record(h, ALL, "run_behind"); /* the first of it is one, what follows is none */
     h_begin(h);
     br_buf_reset(&o.buf);
@@ -433,11 +444,25 @@ static void test_malformed_messages_end_it(void **state)
     br_out_blob(&o, H_NOTICE, strlen(H_NOTICE));
     br_buf_put_u8(&o.buf, 7);
     assert_int_equal(br_chan_send(&h->session, BR_MSG_APPEND, 1, &o, NULL), 0);
-    end_of_peer(h, "run_behind");
+    not_stored(h, "run_behind");
     h_record(h, ALL, "run_many");
     h_begin(h);
     h_send_appends(h, BR_APPEND_MAX + 1, -1);
-    end_of_peer(h, "run_many");
+    not_stored(h, "run_many");
+    h_record(h, ALL, "run_cut"); /* the second needs a descriptor, and there is one */
+    h_begin(h);
+    br_buf_reset(&o.buf);
+    for (unsigned i = 0; i < 2; i++) {
+        br_buf_put_str(&o.buf, "bridle.notice");
+        br_buf_put_str(&o.buf, "kernel");
+        br_buf_put_u8(&o.buf, 1);
+        br_buf_put_u64(&o.buf, strlen(H_NOTICE));
+    }
+    br_out_fd(&o, br_memfd_sealed("notice", H_NOTICE, strlen(H_NOTICE)), true);
+    assert_int_equal(br_chan_send(&h->session, BR_MSG_APPEND, 1, &o, NULL), 0);
+    br_out_free(&o);
+    o = (struct br_out)BR_OUT_INIT;
+    not_stored(h, "run_cut");
     h_record(h, ALL, "run_secret");
     h_begin(h);
     br_buf_reset(&o.buf);
