@@ -187,7 +187,6 @@ static int collect(struct audit *a, bool wait, int *r, struct br_err *why)
 int batch_look(struct audit *a, struct br_err *err)
 {
     struct br_err why = {.code = BR_OK};
-
     int r, done = collect(a, false, &r, &why);
     return done == 1 ? finish_sync(a, a->syncing, a->sync_rows, r, &why, err) : 0;
 }

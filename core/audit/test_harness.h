@@ -65,9 +65,9 @@ int h_receive(struct harness *h, struct br_chan *c);
 void h_expect(struct harness *h, struct br_chan *c, enum br_msg_type type);
 
 void h_send_append(struct harness *h, const char *type, const char *actor, const char *data);
-/* Send and receive the answer. */
 /* n notices in one message; the one at `bad` has a type that there is not. */
 void h_send_appends(struct harness *h, int n, int bad);
+/* Send and receive the answer. */
 void h_append(struct harness *h, const char *type, const char *actor, const char *data);
 /* The answer must be APPENDED / APPEND_FAILED with this code. */
 void h_good(struct harness *h, const char *type, const char *data);

@@ -509,13 +509,12 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_final_text),           T(test_large_event),
-        T(test_event_size),           T(test_usage),
-        T(test_broken_record),        T(test_broken_beside_others),
-        T(test_usage_is_a_member),    T(test_broken_record),
-        T(test_broken_beside_others), T(test_no_record),
-        T(test_events_limit),         T(test_batches),
-        T(test_broken_batches),       T(test_owner_behind),
+        T(test_final_text),        T(test_large_event),
+        T(test_event_size),        T(test_usage),
+        T(test_broken_record),     T(test_broken_beside_others),
+        T(test_usage_is_a_member), T(test_no_record),
+        T(test_events_limit),      T(test_batches),
+        T(test_broken_batches),    T(test_owner_behind),
         T(test_behind_and_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
