@@ -106,6 +106,7 @@ static int write_batch(struct br_store *s, struct br_err *err)
     sqlite3_bind_blob(st, 5, b->hash, sizeof(b->hash), SQLITE_STATIC);
     int r = run_statement(s, st, err, "could not be written to");
     b->count = 0;
+    b->lost |= r < 0;
     br_buf_reset(&b->body);
     return r;
 }
@@ -119,6 +120,8 @@ int br_store_commit(struct br_store *s, struct br_err *err)
 int br_store_commit_later(struct br_store *s, struct br_err *err)
 {
     int r = write_batch(s, err);
+    if (r == 0 && s->batch.lost)
+        r = br_err_set(err, BR_E_STORE_FAILED, "a part of what was to be stored was refused");
     if (r == 0)
         r = run_statement(s, statement(s, STMT_COMMIT), err, "could not be written to");
     if (r < 0)
@@ -129,6 +132,7 @@ int br_store_commit_later(struct br_store *s, struct br_err *err)
 void br_store_rollback(struct br_store *s)
 {
     s->batch.count = 0;
+    s->batch.lost = false;
     br_buf_reset(&s->batch.body);
     if (!sqlite3_get_autocommit(s->db)) /* SQLite may have rolled back by itself */
         (void)run_statement(s, statement(s, STMT_ROLLBACK), NULL, "");
@@ -173,8 +177,10 @@ int br_store_add_event(struct br_store *s, struct br_store_run *run, const void 
     } else {
         br_buf_put_u8(&b->body, '\n');
     }
-    if (br_buf_put(&b->body, body, n) < 0)
+    if (br_buf_put(&b->body, body, n) < 0) {
+        b->lost = true;
         return br_err_set(err, BR_E_STORE_FAILED, "no memory for the audit store");
+    }
     next_hash(b->hash, run->hash, body, n);
     memcpy(run->hash, b->hash, sizeof(b->hash));
     b->count++;

@@ -34,6 +34,7 @@ struct store_batch {
     uint64_t first, count;
     struct br_buf body;
     uint8_t hash[32]; /* of the last */
+    bool lost;        /* others of this transaction, which cannot be committed any more */
 };
 /* The row that was read last, and where its next event begins. */
 struct store_cursor {
