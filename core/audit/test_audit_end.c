@@ -254,6 +254,37 @@ static void test_appends_of_several(void **state)
     assert_int_equal(h_read_back(h, "run_1", NULL, 0), shown);
 }
 
+static void put_event(struct br_out *o, const char *data)
+{
+    br_buf_put_str(&o->buf, "bridle.notice");
+    br_buf_put_str(&o->buf, "kernel");
+    br_out_blob(o, data, strlen(data));
+}
+
+/* One of several is in a descriptor. */
+static void test_a_large_one_among_several(void **state)
+{
+    struct harness *h = *state;
+    BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+    static char data[40000];
+    memset(data, ' ', sizeof(data) - 1);
+    memcpy(data, H_NOTICE, strlen(H_NOTICE));
+    h_record(h, ALL, "run_1");
+    h_begin(h);
+    put_event(&o, H_NOTICE);
+    put_event(&o, data);
+    put_event(&o, H_NOTICE);
+    assert_int_equal(o.nfds, 1);
+    for (uint64_t row = 5; row < 200; row += 3) {
+        assert_int_equal(br_chan_send(&h->session, BR_MSG_APPEND, ++h->next_id, &o, NULL), 0);
+        h_expect(h, &h->session, BR_MSG_APPENDED);
+        assert_int_equal(h->m.row, row);
+    }
+    kill(h->pid, SIGKILL);
+    h_wait(h);
+    assert_int_equal(h_read_back(h, "run_1", NULL, 0), 197);
+}
+
 /* One of a message is refused: those before it are stored and shown, the message is not, nor is any
  * after it. */
 static void test_refused_among_several(void **state)
@@ -621,6 +652,45 @@ static void test_full_disk(void **state)
     assert_true(rows >= stored);
 }
 
+/* With many on their way: what was answered as stored, and only that, was shown and is there. */
+static void test_full_disk_with_many(void **state)
+{
+    struct harness *h = *state;
+    char data[1100], text[1001];
+    memset(text, 'x', 1000);
+    text[1000] = 0;
+    snprintf(data, sizeof(data), "{\"code\":\"X\",\"message\":\"%s\"}", text);
+    for (unsigned k = 3; k <= BR_APPEND_MAX; k += 5) {
+        BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
+        char run[32];
+        uint64_t stored = 2;
+        unsigned sent = 0, failed = 0;
+        snprintf(run, sizeof(run), "run_%u", k);
+        h->fsize = 400000;
+        h_record(h, ALL, run);
+        h_begin(h);
+        for (unsigned i = 0; i < k; i++)
+            put_event(&o, data);
+        for (; sent * k < 500; sent++)
+            assert_int_equal(br_chan_send(&h->session, BR_MSG_APPEND, ++h->next_id, &o, NULL), 0);
+        for (unsigned i = 0; i < sent; i++) {
+            assert_int_equal(h_receive(h, &h->session), 0);
+            failed += h->m.type == BR_MSG_APPEND_FAILED;
+            assert_true(failed ? h->m.code == BR_E_STORE_FAILED : h->m.row == (stored += k));
+        }
+        assert_true(failed > 0);
+        for (uint64_t i = 0; i < stored; i++) {
+            h_event(h);
+            assert_int_equal(h->m.row, i + 1);
+        }
+        h_no_more(h, &h->client);
+        kill(h->pid, SIGKILL);
+        h_wait(h);
+        h->fsize = 0;
+        assert_int_equal(h_read_back(h, run, NULL, 0), stored);
+    }
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -635,6 +705,7 @@ int main(void)
         T(test_many_appends_are_answered_in_order),
         T(test_refused_among_many),
         T(test_appends_of_several),
+        T(test_a_large_one_among_several),
         T(test_refused_among_several),
         T(test_client_that_does_not_read),
         T(test_client_that_never_reads_does_not_stop_the_end),
@@ -644,6 +715,7 @@ int main(void)
         T(test_recover),
         T(test_read),
         T(test_full_disk),
+        T(test_full_disk_with_many),
     };
     return cmocka_run_group_tests_name("audit_end", tests, NULL, NULL);
 }
