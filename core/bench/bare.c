@@ -162,21 +162,6 @@ static void confine(void)
         DIE("confine");
 }
 
-static _Noreturn void child(int go, int program, char *const *argv)
-{
-    char word;
-    char *const envp[] = {NULL};
-    if (read(go, &word, 1) != 1)
-        _exit(70);
-    if (setresgid(1000, 1000, 1000) < 0 || setresuid(1000, 1000, 1000) < 0 || setsid() < 0 ||
-        sethostname("bare", 4) < 0)
-        DIE("identity");
-    make_root();
-    confine();
-    syscall(SYS_execveat, program, "", argv, envp, AT_EMPTY_PATH);
-    DIE("exec");
-}
-
 /* ---- limits, version 1 ---- */
 
 static const struct {
@@ -221,41 +206,84 @@ static void put(unsigned controller, const char *name, const char *file, const c
     close(fd);
 }
 
-static void limit(pid_t pid, const char *name)
+static void make_limits(const char *name)
 {
-    char text[16];
-    snprintf(text, sizeof(text), "%d", (int)pid);
     for (unsigned i = 0; i < CONTROLLERS; i++) {
         if (mkdirat(places[i], name, 0755) < 0)
             perror(name);
         for (unsigned k = 0; k < sizeof(limits) / sizeof(limits[0]); k++)
             if (strcmp(limits[k].controller, controllers[i]) == 0)
                 put(i, name, limits[k].file, limits[k].value);
-        put(i, name, "cgroup.procs", text);
     }
 }
 
-int bench_bare(int program, char *const *argv, bool with_limits, uint64_t *exit_us)
+static void join(pid_t pid, const char *name)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%d", (int)pid);
+    for (unsigned i = 0; i < CONTROLLERS; i++)
+        put(i, name, "cgroup.procs", text);
+}
+
+/* Who has one thread and joins by itself waits for nobody. */
+static void open_tasks(const char *name, int tasks[CONTROLLERS])
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/tasks", name);
+    for (unsigned i = 0; i < CONTROLLERS; i++)
+        if ((tasks[i] = openat(places[i], path, O_WRONLY | O_CLOEXEC)) < 0)
+            perror(path);
+}
+
+/* ---- one sandbox ---- */
+
+static _Noreturn void child(int go, const int *tasks, int program, char *const *argv)
+{
+    char word;
+    char *const envp[] = {NULL};
+    if (read(go, &word, 1) != 1)
+        _exit(70);
+    for (unsigned i = 0; tasks && i < CONTROLLERS; i++)
+        if (write(tasks[i], "0", 1) != 1)
+            DIE("tasks");
+    if (setresgid(1000, 1000, 1000) < 0 || setresuid(1000, 1000, 1000) < 0 || setsid() < 0 ||
+        sethostname("bare", 4) < 0)
+        DIE("identity");
+    make_root();
+    confine();
+    syscall(SYS_execveat, program, "", argv, envp, AT_EMPTY_PATH);
+    DIE("exec");
+}
+
+int bench_bare(int program, char *const *argv, enum bare_limits how, uint64_t *exit_us)
 {
     static unsigned number;
-    int pipefd[2], status = 0;
+    int pipefd[2], tasks[CONTROLLERS] = {-1, -1, -1}, status = 0;
     char map[64], name[64];
     if (pipe2(pipefd, O_CLOEXEC) < 0)
         return -1;
     struct clone_args args = {.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
                                        CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP,
                               .exit_signal = SIGCHLD};
+    snprintf(name, sizeof(name), "bridle-bench.%d.%u", (int)getpid(), number++);
+    if (how == BARE_ITSELF) {
+        make_limits(name);
+        open_tasks(name, tasks);
+    }
     long pid = syscall(SYS_clone3, &args, sizeof(args));
     if (pid < 0)
         return -1;
     if (pid == 0) {
         close(pipefd[1]);
-        child(pipefd[0], program, argv);
+        child(pipefd[0], how == BARE_ITSELF ? tasks : NULL, program, argv);
     }
     close(pipefd[0]);
-    snprintf(name, sizeof(name), "bridle-bench.%d.%u", (int)getpid(), number++);
-    if (with_limits)
-        limit((pid_t)pid, name);
+    for (unsigned i = 0; how == BARE_ITSELF && i < CONTROLLERS; i++)
+        close(tasks[i]);
+    if (how == BARE_LIMITS) {
+        make_limits(name);
+        join((pid_t)pid, name);
+    }
     snprintf(map, sizeof(map), "1000 %u 1", geteuid() ? (unsigned)geteuid() : 1000u);
     write_file((pid_t)pid, "uid_map", map);
     write_file((pid_t)pid, "setgroups", "deny");
@@ -267,7 +295,7 @@ int bench_bare(int program, char *const *argv, bool with_limits, uint64_t *exit_
     while (waitpid((pid_t)pid, &status, 0) < 0 && errno == EINTR)
         ;
     *exit_us = br_now_us();
-    for (unsigned i = 0; with_limits && i < CONTROLLERS; i++)
+    for (unsigned i = 0; how != BARE_FREE && i < CONTROLLERS; i++)
         if (unlinkat(places[i], name, AT_REMOVEDIR) < 0)
             perror(name);
     return status;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "bench/bare.h"
@@ -18,6 +19,8 @@
  */
 #define TURN_PAUSE_US 10000u
 #define POOL 3u
+/* How long bare sandboxes are made on all processors. */
+#define FLOOR_US 1000000u
 
 enum lane {
     LANE_POOL,  /* bridle-launch with prepared sandboxes; true in the place of bridle-init */
@@ -85,7 +88,8 @@ static int run_bwrap(const char *program, struct br_err *err)
     return bench_spawn((char *const *)argv, err);
 }
 
-static int run_bare(const struct lanes *l, bool limits, uint64_t *end, struct br_err *err)
+static int run_bare(const struct lanes *l, enum bare_limits limits, uint64_t *end,
+                    struct br_err *err)
 {
     char *const argv[] = {(char *)(uintptr_t)l->program, NULL};
     return bench_bare(l->program_fd, argv, limits, end) == 0
@@ -128,7 +132,7 @@ static int run_once(const struct lanes *l, enum lane lane, struct times *t, stru
         break;
     case LANE_BARE:
     case LANE_PLAIN:
-        r = run_bare(l, lane == LANE_BARE && l->limits, &end, err);
+        r = run_bare(l, lane == LANE_BARE && l->limits ? BARE_LIMITS : BARE_FREE, &end, err);
         break;
     case LANE_SPAWN:
         r = bench_spawn(argv, err);
@@ -200,6 +204,68 @@ static void note_cpu(struct times t[LANES])
             bench_note("    %-20s %5.0f us", names[i], (double)t[i].cpu_us / t[i].end.n);
 }
 
+/* ---- what the processors can do ---- */
+
+/* One of several at once: until `until`, bare sandboxes as fast as they go. How many and their 99th
+ * percentile go to the pipe. */
+static _Noreturn void bare_loop(const struct lanes *l, uint64_t until, int out)
+{
+    static struct samples s;
+    double told[3];
+    while (br_now_us() < until && s.n < BENCH_SAMPLES_MAX) {
+        struct br_err err;
+        uint64_t from = br_now_us(), end;
+        if (run_bare(l, BARE_ITSELF, &end, &err) < 0)
+            _exit(1);
+        samples_add(&s, from, end);
+    }
+    told[0] = s.n;
+    told[1] = samples_median(&s);
+    told[2] = samples_p99(&s);
+    _exit(write(out, told, sizeof(told)) == (ssize_t)sizeof(told) ? 0 : 1);
+}
+
+/*
+ * Back to back, a launch cannot take less than all processors need to make and remove one sandbox.
+ * How much that is at the least is seen where each of them does nothing but make bare sandboxes,
+ * which have fewer mounts, a shorter filter, no loopback and no receipt, in the cheapest way.
+ */
+static int note_floor(const struct lanes *l, double bare_us, struct br_err *err)
+{
+    enum { MANY = 64 };
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    pid_t pids[MANY];
+    int fds[2];
+    double sum = 0, median = 0, p99 = 0, told[3];
+    if (!l->limits || n < 1 || n > MANY)
+        return 0;
+    if (pipe(fds) < 0)
+        return br_err_errno(err, BR_E_IO, "no pipe for the bare sandboxes");
+    usleep(IDLE_PAUSE_US);
+    uint64_t until = br_now_us() + FLOOR_US;
+    for (long i = 0; i < n; i++)
+        if ((pids[i] = fork()) == 0)
+            bare_loop(l, until, fds[1]);
+    close(fds[1]);
+    while (read(fds[0], told, sizeof(told)) == (ssize_t)sizeof(told)) {
+        sum += told[0];
+        median += told[1] / (double)n;
+        p99 += told[2] / (double)n;
+    }
+    close(fds[0]);
+    for (long i = 0; i < n; i++)
+        if (pids[i] > 0)
+            (void)waitpid(pids[i], NULL, 0);
+    double each = FLOOR_US / sum;
+    bench_note(
+        "  %ld loops of bare sandboxes at once, which join their cgroups by themselves: %.0f us "
+        "of the machine for each, %.2fx bare; 99th percentile %.1fx its median",
+        n, each, each / bare_us, p99 / median);
+    return 0;
+}
+
+/* ---- rows ---- */
+
 static void against(const char *what, struct times t[LANES], enum lane lane, enum lane reference,
                     double limit)
 {
@@ -236,7 +302,7 @@ static int measure_all(const struct lanes *l, struct br_err *err)
     note("idle machine", idle);
     note("back to back", alone);
     note_cpu(alone);
-    return 0;
+    return note_floor(l, samples_median(&alone[LANE_BARE].end), err);
 }
 
 int bench_launches(const char *program, int program_fd, const char *programs,
