@@ -140,7 +140,10 @@ static int install_filter(const struct br_role *role, struct br_err *err)
     }
     code[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
     struct sock_fprog prog = {.len = (unsigned short)at, .filter = code};
-    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &prog) != 0)
+    long other = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &prog);
+    if (other > 0) /* the thread that it could not be given to */
+        errno = EBUSY;
+    if (other != 0)
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                             "'%s' could not install its system call filter", role->name);
     return 0;
