@@ -405,7 +405,7 @@ static void test_asked(void **state)
     e2e_run(&t, &r, "../tests/ptydrive", "-t", "60", "-e", "1 change of",
             "run:for p in /proc/[0-9]*; do test \"$(cat $p/comm 2>/dev/null)\" = bridle-promote && "
             "{ kill -STOP ${p#/proc/}; (sleep 1; kill -9 ${p#/proc/}) & }; done; true",
-            "--", bridle, "promote", "--yes", "last", NULL);
+            "-e", "Allow it this once?", "send:y", "--", bridle, "promote", "last", NULL);
     e2e_expect(&r, 1, "nothing was promoted");
     e2e_result_free(&r);
     e2e_expect_file(&t, "workspace/x", NULL);
