@@ -13,7 +13,7 @@
 #include "bench/bench.h"
 
 #define ROUNDS 200u
-#define IDLE_ROUNDS 100u
+#define IDLE_ROUNDS 300u
 #define IDLE_PAUSE_US 50000u
 /* In this time the launcher has prepared the next ones, and namespaces that are over are removed.
  */

@@ -31,7 +31,7 @@ double samples_median(struct samples *s)
 double samples_p99(struct samples *s)
 {
     qsort(s->v, s->n, sizeof(*s->v), by_value);
-    return s->n ? s->v[s->n * 99 / 100] : NAN;
+    return s->n ? s->v[(s->n * 99 + 99) / 100 - 1] : NAN; /* the nearest rank */
 }
 
 void bench_row(const char *name, double value, const char *unit, const char *reference,
