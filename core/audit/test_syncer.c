@@ -14,20 +14,13 @@
 #include <unistd.h>
 
 #include "audit/syncer.h"
-
-static unsigned open_fds(void)
-{
-    unsigned n = 0;
-    for (int fd = 0; fd < 512; fd++)
-        n += fcntl(fd, F_GETFD) >= 0;
-    return n;
-}
+#include "base/test_tools.h"
 
 /* It says when it is over, and not before; it ends with what was begun. */
 static void it_tells_the_end(void **state)
 {
     (void)state;
-    unsigned before = open_fds();
+    unsigned before = test_open_fds();
     struct br_syncer *syncer = br_syncer_new();
     int result = -1, pipe_fds[2];
     assert_non_null(syncer);
@@ -52,7 +45,7 @@ static void it_tells_the_end(void **state)
     br_close(&fd);
     br_close(&pipe_fds[0]);
     br_close(&pipe_fds[1]);
-    assert_int_equal(open_fds(), before);
+    assert_int_equal(test_open_fds(), before);
 }
 
 int main(void)

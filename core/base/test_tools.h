@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -21,6 +22,15 @@ static inline void test_need_root(void)
         print_message("needs root: it plays root and an ordinary user in turn\n");
         skip();
     }
+}
+
+/* Descriptors of this process, of those below 512. */
+static inline unsigned test_open_fds(void)
+{
+    unsigned n = 0;
+    for (int fd = 0; fd < 512; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
 }
 
 static inline int test_remove_one(const char *path, const struct stat *st, int type,

@@ -3,6 +3,7 @@
  * N + 1, time-out, abort, and children that hold the pipes. What only a pid 1 can do is in
  * test_init_serve.c.
  */
+#include "base/test_tools.h"
 #include "init/test_init.h"
 
 static struct ws ws;
@@ -365,27 +366,19 @@ static void a_gone_or_wrong_peer_kills_it(void **state)
     assert_false(ws_has(&ws, "late"));
 }
 
-static unsigned open_fds(void)
-{
-    unsigned n = 0;
-    for (int fd = 0; fd < 256; fd++)
-        n += fcntl(fd, F_GETFD) >= 0;
-    return n;
-}
-
 static void nothing_leaks(void **state)
 {
     (void)state;
     struct result r = sh("true", 0, 0);
     result_free(&r);
-    unsigned before = open_fds();
+    unsigned before = test_open_fds();
     for (unsigned i = 0; i < 20; i++) {
         r = sh(i % 2 ? "true" : "exec no-such-thing", 0, 0);
         result_free(&r);
         r = words((const char *[]){"no-such-thing", NULL});
         result_free(&r);
     }
-    assert_int_equal(open_fds(), before);
+    assert_int_equal(test_open_fds(), before);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child, no zombie */
 }
 

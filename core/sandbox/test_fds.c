@@ -12,17 +12,10 @@
 
 #include <cmocka.h>
 
+#include "base/test_tools.h"
 #include "sandbox/fds.h"
 
 /* Descriptors of this process that are open. */
-static unsigned open_fds(void)
-{
-    unsigned n = 0;
-    for (int fd = 0; fd < 512; fd++)
-        n += fcntl(fd, F_GETFD) >= 0;
-    return n;
-}
-
 /* Send `sent` of them to one who takes `max`: what br_fds_receive() says. */
 static ssize_t pass(unsigned sent, unsigned max, unsigned *got)
 {
@@ -48,7 +41,7 @@ static ssize_t pass(unsigned sent, unsigned max, unsigned *got)
 static void all_or_none_arrive(void **state)
 {
     (void)state;
-    unsigned got = 1, before = open_fds();
+    unsigned got = 1, before = test_open_fds();
     assert_int_equal(pass(0, 3, &got), 1);
     assert_int_equal(got, 0);
     assert_int_equal(pass(BR_BOX_FDS_MAX, BR_BOX_FDS_MAX, &got), 1);
@@ -60,7 +53,7 @@ static void all_or_none_arrive(void **state)
         assert_int_equal(errno, EMSGSIZE);
         assert_int_equal(got, 0);
     }
-    assert_int_equal(open_fds(), before);
+    assert_int_equal(test_open_fds(), before);
 }
 
 static void the_end_and_nothing_yet_are_told_apart(void **state)

@@ -17,16 +17,9 @@
 
 #include <cmocka.h>
 
+#include "base/test_tools.h"
 #include "wire/types.h"
 #include "wire/wire.h"
-
-static unsigned open_fds(void)
-{
-    unsigned n = 0;
-    for (int fd = 0; fd < 512; fd++)
-        n += fcntl(fd, F_GETFD) >= 0;
-    return n;
-}
 
 /* ---- a receiver ---- */
 
@@ -114,12 +107,12 @@ static void assert_violation(enum br_msg_type type, size_t n, unsigned nfds, con
 {
     static const uint8_t zero[64];
     struct br_err err = {.code = BR_OK};
-    unsigned before = calls, fds = open_fds();
+    unsigned before = calls, fds = test_open_fds();
     assert_int_equal(pass(type, 1, zero, n, nfds, &err), -BR_E_PEER_PROTOCOL);
     if (!strstr(err.text, why))
         fail_msg("not '%s': %s", why, err.text);
     assert_int_equal(calls, before); /* the handler did not see it */
-    assert_int_equal(open_fds(), fds);
+    assert_int_equal(test_open_fds(), fds);
 }
 
 static void a_permitted_message_arrives(void **state)
@@ -167,19 +160,19 @@ static void the_table_says_how_long(void **state)
 static void descriptors_are_counted_and_closed(void **state)
 {
     (void)state;
-    unsigned before = open_fds();
+    unsigned before = test_open_fds();
     assert_violation(BR_MSG_CTL_STARTED, 0, 0, "0 descriptors, not 1 to 2");
     assert_int_equal(pass(BR_MSG_CTL_STARTED, 0, NULL, 0, 1, NULL), 0);
-    assert_int_equal(open_fds(), before); /* the handler took none */
+    assert_int_equal(test_open_fds(), before); /* the handler took none */
     assert_int_equal(pass(BR_MSG_CTL_STARTED, 0, NULL, 0, 2, NULL), 0);
-    assert_int_equal(open_fds(), before);
+    assert_int_equal(test_open_fds(), before);
     assert_violation(BR_MSG_CTL_STARTED, 0, 3, "3 descriptors, not 1 to 2");
     assert_violation(BR_MSG_CTL_STARTED, 0, BR_MSG_FDS_MAX, "8 descriptors");
     assert_violation(BR_MSG_CTL_CANCEL, 0, 1, "1 descriptors, not 0 to 0");
     assert_violation(BR_MSG_APPEND, 0, 4, "not permitted");
     keep_fd = 1;
     assert_int_equal(pass(BR_MSG_CTL_STARTED, 0, NULL, 0, 2, NULL), 0);
-    assert_int_equal(open_fds(), before + 1); /* one was taken, the other closed */
+    assert_int_equal(test_open_fds(), before + 1); /* one was taken, the other closed */
     assert_true(fcntl(kept, F_GETFD) & FD_CLOEXEC);
 }
 
@@ -231,7 +224,7 @@ static void raw_messages_are_checked(void **state)
          -BR_E_PEER_PROTOCOL},
         {{.type = 0}, 0, 1, -BR_E_PEER_GONE}, /* an empty datagram looks like the end */
     };
-    unsigned before = open_fds();
+    unsigned before = test_open_fds();
     uint8_t *bytes = calloc(1, BR_MSG_MAX + 8192);
     for (unsigned i = 0; i < BR_ARRAY_LEN(cases); i++) {
         struct br_err err = {.code = BR_OK};
@@ -242,7 +235,7 @@ static void raw_messages_are_checked(void **state)
         if (r != cases[i].code)
             fail_msg("case %u: %d %s", i, r, err.text);
         assert_int_equal(calls, n + (r == 0));
-        if (open_fds() != before)
+        if (test_open_fds() != before)
             fail_msg("case %u leaves descriptors open", i);
     }
     free(bytes);
@@ -292,9 +285,9 @@ static int pass_blob(size_t n, bool as_memfd)
     }
     assert_int_equal(br_chan_send(&tx, BR_MSG_SECRET, 0, &o, NULL), 0);
     br_out_free(&o);
-    unsigned before = open_fds();
+    unsigned before = test_open_fds();
     int r = br_chan_dispatch(&rx, NULL);
-    assert_int_equal(open_fds(), before);
+    assert_int_equal(test_open_fds(), before);
     if (r == 0) {
         assert_int_equal(blob.len, n);
         assert_int_equal(n ? memcmp(blob.data, p, n) : 0, 0);
@@ -306,21 +299,21 @@ static int pass_blob(size_t n, bool as_memfd)
 static void blobs_travel_both_ways(void **state)
 {
     (void)state;
-    unsigned before = open_fds();
+    unsigned before = test_open_fds();
     static const size_t sizes[] = {0,          1,       BR_BLOB_INLINE_MAX, BR_BLOB_INLINE_MAX + 1,
                                    BR_MSG_MAX, 1000000, BR_BLOB_MAX};
     for (unsigned i = 0; i < BR_ARRAY_LEN(sizes); i++)
         assert_int_equal(pass_blob(sizes[i], false), 0);
     assert_int_equal(pass_blob(10, true), 0); /* a peer may use a memfd for little, too */
     assert_int_equal(pass_blob(0, true), 0);
-    assert_int_equal(open_fds(), before);
+    assert_int_equal(test_open_fds(), before);
     struct br_out o = BR_OUT_INIT; /* over the maximum: not sent */
     uint8_t *p = calloc(1, BR_BLOB_MAX + 1);
     br_out_blob(&o, p, BR_BLOB_MAX + 1);
     assert_int_equal(br_chan_send(&tx, BR_MSG_SECRET, 0, &o, NULL), -BR_E_LIMIT_EXCEEDED);
     br_out_free(&o);
     free(p);
-    assert_int_equal(open_fds(), before);
+    assert_int_equal(test_open_fds(), before);
 }
 
 static void blobs_have_a_maximum(void **state)
@@ -344,7 +337,7 @@ static void bad_blobs_are_refused(void **state)
         struct br_out o = BR_OUT_INIT;
         int fd = memfd_create("b", MFD_CLOEXEC | MFD_ALLOW_SEALING);
         assert_int_equal(br_write_all(fd, "0123456789", 10), 0);
-        unsigned before = open_fds() - 1; /* with fd gone */
+        unsigned before = test_open_fds() - 1; /* with fd gone */
         br_buf_put_u8(&o.buf, i == 6 ? 2 : i == 5 ? 0 : 1);
         if (i == 5)
             br_buf_put_u32(&o.buf, 1000); /* inline, but longer than the message */
@@ -363,14 +356,14 @@ static void bad_blobs_are_refused(void **state)
         assert_int_equal(br_chan_send(&tx, BR_MSG_SECRET, 0, &o, NULL), 0);
         br_out_free(&o);
         assert_int_equal(br_chan_dispatch(&rx, NULL), -BR_E_PEER_PROTOCOL);
-        assert_int_equal(open_fds(), before);
+        assert_int_equal(test_open_fds(), before);
     }
 }
 
 static void outgoing_limits(void **state)
 {
     (void)state;
-    unsigned before = open_fds();
+    unsigned before = test_open_fds();
     struct br_out o = BR_OUT_INIT;
     uint8_t *p = calloc(1, BR_MSG_MAX + 1);
     br_buf_put(&o.buf, p, BR_MSG_MAX + 1);
@@ -382,7 +375,7 @@ static void outgoing_limits(void **state)
         br_out_fd(&o, dup(0), true); /* the last does not fit and is closed all the same */
     assert_int_equal(br_chan_send(&tx, BR_MSG_TEXT, 0, &o, NULL), -BR_E_LIMIT_EXCEEDED);
     br_out_free(&o);
-    assert_int_equal(open_fds(), before);
+    assert_int_equal(test_open_fds(), before);
     o = (struct br_out)BR_OUT_INIT;
     br_out_fd(&o, -1, true);
     assert_int_equal(br_chan_send(&tx, BR_MSG_TEXT, 0, &o, NULL), -BR_E_LIMIT_EXCEEDED);
