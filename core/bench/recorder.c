@@ -143,20 +143,20 @@ static void make_event(struct br_buf *b, uint64_t n)
 static struct {
     struct br_buf bytes;
     size_t end[BENCH_EVENTS_MAX + 1]; /* end[n] is where the n-th begins */
-    unsigned n;
 } made = {.bytes = BR_BUF_INIT(BENCH_EVENTS_MAX * EVENT_ROOM)};
 
-static void make_events(unsigned n)
+static void make_events(void)
 {
-    br_require(n <= BENCH_EVENTS_MAX);
-    for (; made.n < n; made.end[++made.n] = made.bytes.len)
-        make_event(&made.bytes, made.n);
+    for (unsigned i = 0; i < BENCH_EVENTS_MAX && !made.end[BENCH_EVENTS_MAX]; i++) {
+        make_event(&made.bytes, i);
+        made.end[i + 1] = made.bytes.len;
+    }
     br_require(!made.bytes.failed);
 }
 
 int bench_recorder_append(struct bench_recorder *r, unsigned n, struct br_err *err)
 {
-    make_events(BENCH_EVENTS_MAX);
+    make_events();
     for (unsigned done = 0; done < n;) {
         unsigned k = n - done < BR_APPEND_MAX ? n - done : BR_APPEND_MAX;
         size_t at = made.end[r->made], bytes = made.end[r->made + k] - at;

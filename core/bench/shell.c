@@ -80,29 +80,18 @@ static const struct br_msg_rule rules[] = {
 
 static int script_open(struct script *s, struct br_err *err)
 {
-    char program[BR_PATH_MAX + 32];
-    int sup[2] = {-1, -1}, peer[2] = {-1, -1};
+    int end, peer[2] = {-1, -1};
     br_buf_init(&s->body, BR_MSG_MAX);
-    snprintf(program, sizeof(program), "%s/bridle-script", bench_bin_path());
-    if (br_chan_pair(sup) < 0 || br_chan_pair(peer) < 0)
+    if (br_chan_pair(peer) < 0)
         return br_err_errno(err, BR_E_IO, "a channel could not be made");
-    s->pid = fork();
-    if (s->pid == 0) {
-        char *argv[] = {(char *)"bridle-script", NULL}, *envp[] = {NULL};
-        if (sup[1] == 3)
-            (void)fcntl(3, F_SETFD, 0);
-        else if (dup2(sup[1], 3) < 0)
-            _exit(126);
-        execve(program, argv, envp);
-        _exit(127);
-    }
-    br_close(&sup[1]);
-    br_chan_init(&s->sup, sup[0], "script", rules, BR_ARRAY_LEN(rules), s);
+    int r = bench_role_start("bridle-script", false, &s->pid, &end, err);
+    br_chan_init(&s->sup, end, "script", rules, BR_ARRAY_LEN(rules), s);
     br_chan_init(&s->peer, peer[0], "script", rules, BR_ARRAY_LEN(rules), s);
     BR_CLEANUP_OUT struct br_out o = BR_OUT_INIT;
     br_buf_put_u8(&o.buf, BR_SCRIPT_POLICY);
     br_out_fd(&o, peer[1], true);
-    int r = s->pid < 0 ? -BR_E_IO : br_chan_send(&s->sup, BR_MSG_SCRIPT_START, 1, &o, err);
+    if (r == 0)
+        r = br_chan_send(&s->sup, BR_MSG_SCRIPT_START, 1, &o, err);
     if (r == 0)
         r = br_chan_dispatch(&s->sup, err);
     if (r == 0 && !s->ready)

@@ -120,13 +120,14 @@ int session_begin_record(struct session *s, struct br_err *err)
     session_permit_answers(s);
     r = record_run(s);
     if (r == 0)
-        r = (s->task_given ? session_record_ahead : session_record)(
-            s, "agent.started", "kernel",
-            maybe(json_pack("{s:s, s:s, s:s}", "agentId", AGENT_ID, "sessionId", s->run_id, "model",
-                            s->model),
-                  "taskId", s->task_given ? s->task_id : NULL));
+        r = session_record_ahead(s, "agent.started", "kernel",
+                                 maybe(json_pack("{s:s, s:s, s:s}", "agentId", AGENT_ID,
+                                                 "sessionId", s->run_id, "model", s->model),
+                                       "taskId", s->task_given ? s->task_id : NULL));
     if (r == 0 && s->task_given)
-        r = session_record(s, "task.updated", "kernel", task_json(s, "running"));
+        r = session_record_ahead(s, "task.updated", "kernel", task_json(s, "running"));
+    if (r == 0)
+        r = session_record_flush(s);
     if (r < 0)
         return br_err_set(err, (enum br_code) - r, "%s", s->stop_err.text);
     return 0;

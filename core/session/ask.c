@@ -30,13 +30,12 @@ int ask_open(struct session *s, struct attempt *a)
     }
     if (!s->has_terminal || s->client.fd < 0) /* before anybody hears of it */
         (void)br_ledger_end(s->ledger, a->permission, BR_ASK_NO_RESOLVER, NULL);
-    json_t *request = ask_data(s, a), *more = prompt_data(s, a);
+    json_t *request = ask_data(s, a);
     if (a->v.reason)
         json_object_set_new(request, "reason", json_string(a->v.reason));
     r = session_record_ahead(s, "permission.requested", "kernel", request);
     if (r == 0)
-        r = session_record(s, "bridle.ask", "kernel", json_incref(more));
-    json_decref(more);
+        r = session_record(s, "bridle.ask", "kernel", prompt_data(s, a));
     if (r < 0) {
         (void)br_ledger_end(s->ledger, a->permission, BR_ASK_CANCELED, NULL);
         a->code = br_err_set(&a->err, (enum br_code) - r, "%s", s->stop_err.text);
@@ -82,20 +81,20 @@ static int record_grant(struct session *s, const struct attempt *a)
 {
     char hex[2 * BR_ENVIRONMENT_BYTES + 1];
     br_hex(hex, a->environment, BR_ENVIRONMENT_BYTES);
-    return session_record(s, "bridle.grant", "kernel",
-                          json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "permissionId",
-                                    a->permission, "callId", a->call_id, "action", a->e->action,
-                                    "subject", a->e->subject, "scope", "run", "environment", hex,
-                                    "ruleId", a->v.rule_id, "source", a->v.source));
+    return session_record_ahead(
+        s, "bridle.grant", "kernel",
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "permissionId", a->permission,
+                  "callId", a->call_id, "action", a->e->action, "subject", a->e->subject, "scope",
+                  "run", "environment", hex, "ruleId", a->v.rule_id, "source", a->v.source));
 }
 
 /* The contract's permission.resolved has no place for it. */
 static int record_who(struct session *s, const struct attempt *a, bool allowed, bool run)
 {
-    return (run ? session_record_ahead : session_record)(
-        s, "bridle.answered", "kernel",
-        json_pack("{s:s, s:s, s:s, s:s}", "permissionId", a->permission, "by", a->who, "decision",
-                  allowed ? "allow" : "deny", "scope", run ? "run" : "once"));
+    return session_record_ahead(s, "bridle.answered", "kernel",
+                                json_pack("{s:s, s:s, s:s, s:s}", "permissionId", a->permission,
+                                          "by", a->who, "decision", allowed ? "allow" : "deny",
+                                          "scope", run ? "run" : "once"));
 }
 
 static int record_answer(struct session *s, struct attempt *a)
@@ -115,13 +114,13 @@ static int record_answer(struct session *s, struct attempt *a)
     json_object_set_new(data, "decision", json_string(allowed ? "allow" : "deny"));
     if (said)
         json_object_set_new(data, "note", json_string(said));
-    bool who = person && a->who[0];
-    int r = (who || run ? session_record_ahead : session_record)(
-        s, "permission.resolved", person ? "operator" : "kernel", data);
-    if (r == 0 && who)
+    int r = session_record_ahead(s, "permission.resolved", person ? "operator" : "kernel", data);
+    if (r == 0 && person && a->who[0])
         r = record_who(s, a, allowed, run);
     if (r == 0 && run)
         r = record_grant(s, a);
+    if (r == 0)
+        r = session_record_flush(s);
     if (r < 0)
         a->code = br_err_set(&a->err, (enum br_code) - r, "%s", s->stop_err.text);
     else if (!allowed)

@@ -21,8 +21,7 @@ static int wait_stored(struct session *s)
     return code;
 }
 
-/* What waits goes out as one message, and is stored. */
-static int send_events(struct session *s)
+int session_record_flush(struct session *s)
 {
     struct br_err err;
     if (!s->nevents)
@@ -56,7 +55,7 @@ static int add_event(struct session *s, const char *type, const char *actor, jso
         return -BR_E_STORE_FAILED;
     /* a large one travels alone */
     if (s->nevents == BR_APPEND_MAX || s->events.buf.len + n > BR_BLOB_INLINE_MAX)
-        r = send_events(s);
+        r = session_record_flush(s);
     if (r < 0)
         return r;
     if (!s->nevents)
@@ -65,20 +64,20 @@ static int add_event(struct session *s, const char *type, const char *actor, jso
     br_buf_put_str(&s->events.buf, actor);
     br_out_blob(&s->events, text, n);
     s->nevents++;
-    return s->events.nfds ? send_events(s) : 0;
+    return s->events.nfds ? session_record_flush(s) : 0;
 }
 
 int session_record_ahead(struct session *s, const char *type, const char *actor, json_t *data)
 {
     int r = add_event(s, type, actor, data);
     if (r < 0)
-        (void)send_events(s);
+        (void)session_record_flush(s);
     return r;
 }
 
 int session_record(struct session *s, const char *type, const char *actor, json_t *data)
 {
-    int r = add_event(s, type, actor, data), sent = send_events(s);
+    int r = add_event(s, type, actor, data), sent = session_record_flush(s);
     return r < 0 ? r : sent;
 }
 

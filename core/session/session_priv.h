@@ -257,9 +257,11 @@ void reply_free(struct reply *r);
 
 /* Steals `data`. 0 or a negative code, after which the run must end. */
 int session_record(struct session *s, const char *type, const char *actor, json_t *data);
-/* The same for one that is stored together with the next, which is recorded at once: until then
- * nothing may be waited for. */
+/* The same for one that goes with the next, or with session_record_flush(): until then nothing may
+ * be waited for. After a failure there is none left that waits. */
 int session_record_ahead(struct session *s, const char *type, const char *actor, json_t *data);
+/* Store what went ahead; nothing if there is none. */
+int session_record_flush(struct session *s);
 /* Streamed text of the agent; audit makes bridle.text events of it. */
 int session_text(struct session *s, const char *p, size_t n, bool final);
 /* table.c: the table (JSON) in bridle.table events, ahead of the next; none if a part of it is too
