@@ -5,7 +5,6 @@
  * programs and their processors have gone to sleep. The ways are the session's
  * (core/session/script.c).
  */
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
