@@ -127,15 +127,26 @@ static int idle(void *ctx, struct br_err *err)
     return 0;
 }
 
-/* One more is made while this one runs, unless there are enough for a while: on an idle machine
- * it is quieter to make them when nothing runs. */
 static void after_start(struct launcher *l)
 {
     l->launches++;
-    if (l->pool > 1 && br_pool_fd(l->host) >= 0 && br_pool_ready(l->host) < POOL_LOW)
-        fill_pool(l, l->pool);
     br_loop_timer_cancel(l->loop, &l->idle_timer);
     l->idle_timer = br_loop_timer(l->loop, IDLE_PREPARE_US, idle, l);
+}
+
+/*
+ * If few are left, one more is made while this one is removed, and the removal waits for it: a
+ * launch that follows at once then meets neither. On an idle machine it is quieter to make them
+ * later.
+ */
+static void finish(struct launcher *l, struct br_box_end *end)
+{
+    bool low = l->pool > 1 && br_pool_fd(l->host) >= 0 && br_pool_ready(l->host) < POOL_LOW;
+    if (low)
+        fill_pool(l, POOL_LOW);
+    br_box_finish(&l->box, end);
+    if (low)
+        br_pool_settle(l->host);
 }
 
 static int box_ended(void *ctx, int fd, short revents, struct br_err *err)
@@ -144,7 +155,7 @@ static int box_ended(void *ctx, int fd, short revents, struct br_err *err)
     struct br_box_end end;
     (void)revents;
     br_loop_unwatch(l->loop, fd);
-    br_box_finish(&l->box, &end);
+    finish(l, &end);
     l->running = false;
     if (!end.verified)
         br_log(BR_LOG_ERROR, "the sandbox was not removed completely: %s", end.detail);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -128,6 +129,78 @@ static void test_never_reused_as_user(void **state)
     never_reused(RIG_USER);
 }
 
+static ino_t ns_ino(pid_t pid, const char *name)
+{
+    char path[64];
+    struct stat st;
+    snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)pid, name);
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_ino;
+}
+
+/* Waits until what prepares sandboxes is in no namespace of one, and returns the one in which it
+ * is: the last sandbox is there a moment before it is left. */
+static ino_t home_of_preparer(const struct rig *r, const char *name)
+{
+    pid_t pids[CHILDREN_MAX], preparer = await_pool(r, 3);
+    for (unsigned waited = 0; waited < PATIENCE_US; waited += 1000) {
+        bool shared = false;
+        ino_t home = ns_ino(preparer, name);
+        unsigned n = children(r->pid, pids, &preparer);
+        for (unsigned i = 0; i < n; i++)
+            shared |= pids[i] != preparer && ns_ino(pids[i], name) == home;
+        if (!shared)
+            return home;
+        usleep(1000);
+    }
+    fail_msg("the preparer stays in a sandbox's %s namespace", name);
+    return 0;
+}
+
+/* Nobody but a sandbox is in its namespaces, not even what has made it. */
+static void test_preparer_leaves(void **state)
+{
+    static const char *const names[] = {"net", "ipc", "uts"};
+    struct rig r;
+    ino_t home[BR_ARRAY_LEN(names)] = {0};
+    (void)state;
+    rig_need_root();
+    open_pool(&r, 0);
+    for (unsigned i = 0; i < 4; i++) {
+        for (unsigned k = 0; k < BR_ARRAY_LEN(names); k++) {
+            ino_t now = home_of_preparer(&r, names[k]);
+            assert_true(now != ns_ino(getpid(), names[k]) && now != ns_ino(r.pid, names[k]));
+            assert_true(i == 0 || now == home[k]);
+            home[k] = now;
+        }
+        assert_true(rig_launch(&r));
+        rig_exit(&r, 0);
+    }
+    rig_close(&r);
+}
+
+/* One after another without a pause: each was there before its plan was sent. */
+static void test_back_to_back(void **state)
+{
+    struct rig r;
+    pid_t pids[CHILDREN_MAX], preparer;
+    (void)state;
+    rig_need_root();
+    open_pool(&r, 0);
+    for (unsigned i = 0; i < 20; i++) {
+        long pid;
+        bool there = false;
+        unsigned n = children(r.pid, pids, &preparer);
+        assert_true(rig_launch(&r));
+        assert_int_equal(sscanf(strstr(r.receipt, "\"pid\":"), "\"pid\":%ld", &pid), 1);
+        for (unsigned c = 0; c < n; c++)
+            there |= pids[c] == pid;
+        assert_true(there);
+        rig_exit(&r, 0);
+    }
+    rig_close(&r);
+}
+
 /* A prepared sandbox that was killed is not used. */
 static void test_prepared_killed(void **state)
 {
@@ -244,6 +317,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_never_reused_as_root), cmocka_unit_test(test_never_reused_as_user),
+        cmocka_unit_test(test_preparer_leaves),      cmocka_unit_test(test_back_to_back),
         cmocka_unit_test(test_prepared_killed),      cmocka_unit_test(test_preparer_killed),
         cmocka_unit_test(test_launcher_killed),      cmocka_unit_test(test_other_limits),
     };

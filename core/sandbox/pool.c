@@ -9,7 +9,9 @@
  * the kernel writes, the pid of every box that was asked for.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +26,7 @@
 #include "sandbox/sys.h"
 
 /* A box that is on its way is nearly always sooner there than one that is started now. */
-#define TAKE_PATIENCE_MS 100
+#define PATIENCE_MS 100
 
 enum slot_state { SLOT_FREE, SLOT_ASKED, SLOT_READY };
 
@@ -58,6 +60,16 @@ struct reply {
 
 /* ---- the preparer ---- */
 
+static const struct {
+    const char *path;
+    int type;
+} homes[] = {
+    {"/proc/self/ns/net", CLONE_NEWNET},
+    {"/proc/self/ns/ipc", CLONE_NEWIPC},
+    {"/proc/self/ns/uts", CLONE_NEWUTS},
+};
+#define HOMES BR_ARRAY_LEN(homes)
+
 static int send_reply(int fd, const struct reply *re)
 {
     const struct br_box *b = &re->box;
@@ -68,9 +80,34 @@ static int send_reply(int fd, const struct reply *re)
     return br_fds_send(fd, re, sizeof(*re), fds, n);
 }
 
+/*
+ * The namespaces in which it homes: its own, and of no box. It goes back to them from those of the
+ * box that it has made, so that nobody but the box is in these, and makes those of the next box
+ * only when that is asked for: what it does unasked would take a processor from the launch that
+ * comes.
+ */
+static void make_home(struct br_host *h, int home[HOMES])
+{
+    h->fresh = false; /* the launcher sits in those that it has now */
+    if (br_host_refresh(h, NULL) < 0)
+        _exit(70);
+    for (unsigned i = 0; i < HOMES; i++)
+        if ((home[i] = open(homes[i].path, O_RDONLY | O_CLOEXEC)) < 0)
+            _exit(70);
+    h->fresh = false; /* no box is made in them */
+}
+
+static void go_home(struct br_host *h, const int home[HOMES])
+{
+    h->fresh = false;
+    for (unsigned i = 0; i < HOMES; i++)
+        if (br_sys_setns(home[i], homes[i].type) < 0)
+            _exit(70);
+}
+
 static _Noreturn void preparer(struct br_host *h, int fd, pid_t launcher)
 {
-    int keep[BR_HOST_FDS + 1];
+    int keep[BR_HOST_FDS + 1], home[HOMES];
     struct request rq;
     unsigned n = br_host_fds(h, keep);
     keep[n++] = fd;
@@ -78,7 +115,7 @@ static _Noreturn void preparer(struct br_host *h, int fd, pid_t launcher)
         _exit(70);
     (void)prctl(PR_SET_NAME, "bridle-prepare");
     br_close_from(3, keep, n);
-    h->fresh = false; /* the launcher sits in those namespaces */
+    make_home(h, home);
     for (;;) {
         ssize_t k = recv(fd, &rq, sizeof(rq), 0);
         if (k < 0 && errno == EINTR)
@@ -87,6 +124,7 @@ static _Noreturn void preparer(struct br_host *h, int fd, pid_t launcher)
             _exit(0);
         struct reply re = {.slot = rq.slot};
         re.code = br_box_make(h, &re.box, rq.slot, rq.id, true, NULL);
+        go_home(h, home);
         if (send_reply(fd, &re) < 0)
             _exit(0);
         br_close(&re.box.pidfd);
@@ -94,9 +132,6 @@ static _Noreturn void preparer(struct br_host *h, int fd, pid_t launcher)
         br_close(&re.box.mntns);
         if (re.code == 0)
             br_cg_close(&re.box.cg);
-        /* out of the namespaces of the box that was made, into those of the next one */
-        if (!h->fresh)
-            (void)br_host_refresh(h, NULL);
     }
 }
 
@@ -239,6 +274,13 @@ static bool readable(int fd, int ms)
     return poll(&p, 1, ms) > 0;
 }
 
+void br_pool_settle(struct br_host *h)
+{
+    while (count(h, SLOT_ASKED) && readable(h->pool->fd, PATIENCE_MS))
+        if (br_pool_receive(h) < 0)
+            return; /* it has ended: seen again by who watches br_pool_fd() */
+}
+
 struct br_box *br_pool_take(struct br_host *h, const struct br_plan *plan)
 {
     struct br_pool *p = h->pool;
@@ -249,8 +291,7 @@ struct br_box *br_pool_take(struct br_host *h, const struct br_plan *plan)
                 (!oldest || p->slots[i].age < p->slots[oldest].age))
                 oldest = i;
         if (!oldest) {
-            if (!count(h, SLOT_ASKED) || !readable(p->fd, TAKE_PATIENCE_MS) ||
-                br_pool_receive(h) < 0)
+            if (!count(h, SLOT_ASKED) || !readable(p->fd, PATIENCE_MS) || br_pool_receive(h) < 0)
                 return NULL;
             continue;
         }

@@ -85,6 +85,11 @@ int br_sys_unshare(int flags)
     return WRAP(UNSHARE, unshare(flags));
 }
 
+int br_sys_setns(int fd, int type)
+{
+    return WRAP(SETNS, setns(fd, type));
+}
+
 int br_sys_open_tree(int dirfd, const char *path, unsigned flags)
 {
     return WRAP_FD(OPEN_TREE, syscall(SYS_open_tree, dirfd, path, flags | OPEN_TREE_CLOEXEC));

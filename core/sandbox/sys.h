@@ -26,6 +26,7 @@
     X(FORK)                                                                                        \
     X(CLONE3)                                                                                      \
     X(UNSHARE)                                                                                     \
+    X(SETNS)                                                                                       \
     X(OPEN_TREE)                                                                                   \
     X(MOVE_MOUNT)                                                                                  \
     X(MOUNT_SETATTR)                                                                               \
@@ -83,6 +84,7 @@ const char *br_sys_name(enum br_sys call);
 pid_t br_sys_fork(void);
 long br_sys_clone3(struct clone_args *args, size_t size);
 int br_sys_unshare(int flags);
+int br_sys_setns(int fd, int type);
 int br_sys_open_tree(int dirfd, const char *path, unsigned flags);
 int br_sys_move_mount(int from, const char *from_path, int to, const char *to_path, unsigned flags);
 int br_sys_mount_setattr(int dirfd, const char *path, unsigned flags, const struct mount_attr *a);
