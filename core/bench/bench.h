@@ -49,9 +49,6 @@ int bench_launcher_ready(struct bench_launcher *l, struct br_err *err);
 /* From the plan to the verified end of a sandbox whose pid 1 ends as soon as it may; *exit_us is
  * when it had ended. */
 int bench_launch(struct bench_launcher *l, uint64_t *exit_us, struct br_err *err);
-/* The same; *net: its network namespace, which the kernel does not take apart before that is
- * closed. -1: this kernel (before Linux 6.11) does not tell. */
-int bench_launch_keeping(struct bench_launcher *l, uint64_t *exit_us, int *net, struct br_err *err);
 /* The same with bridle-init as pid 1, which runs /bin/true for us. */
 int bench_launch_call(struct bench_launcher *l, uint64_t *exit_us, struct br_err *err);
 /* Start one sandbox; call /bin/true in it; end it. */

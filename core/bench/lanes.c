@@ -208,39 +208,6 @@ static void note_cpu(struct times t[LANES])
                        (double)t[i].cpu_us / t[i].end.n);
 }
 
-/* ---- what the kernel does in between ---- */
-
-/*
- * A control for the 99th percentile back to back: the same launches, but the kernel does not take
- * network namespaces apart meanwhile, because this process keeps those of all ended sandboxes. What
- * is slower without it is slow because of that work, which the kernel does for several namespaces
- * at once, when it likes, and without giving the processor away.
- */
-static int note_kept(const struct lanes *l, struct times *own, struct br_err *err)
-{
-    static struct samples kept;
-    int net[BUSY_ROUNDS], r = 0;
-    unsigned n = 0;
-    usleep(IDLE_PAUSE_US);
-    while (r == 0 && n < BUSY_ROUNDS) {
-        uint64_t from = br_now_us(), end;
-        r = bench_launch_keeping(l->launcher[LANE_POOL], &end, &net[n], err);
-        if (net[n] < 0)
-            break;
-        samples_add(&kept, from, end);
-        n++;
-    }
-    while (n > 0)
-        br_close(&net[--n]);
-    if (r == 0 && kept.n == BUSY_ROUNDS)
-        bench_note(
-            "  prepared, back to back, while no network namespace of an ended one is removed: "
-            "%.0f us; 99th percentile %.0f us, %.1fx; with the removal %.0f us, %.1fx",
-            samples_median(&kept), samples_p99(&kept), samples_p99(&kept) / samples_median(&kept),
-            samples_p99(&own->end), samples_p99(&own->end) / samples_median(&own->end));
-    return r;
-}
-
 /* ---- what the processors can do ---- */
 
 /* One of several at once: until `until`, bare sandboxes as fast as they go. How many and their 99th
@@ -339,8 +306,6 @@ static int measure_all(const struct lanes *l, struct br_err *err)
     note("idle machine", idle);
     note("back to back", alone);
     note_cpu(alone);
-    if ((r = note_kept(l, &alone[LANE_POOL], err)) < 0)
-        return r;
     return note_floor(l, samples_median(&alone[LANE_BARE].end), err);
 }
 

@@ -7,16 +7,12 @@
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "bench/bench.h"
 #include "wire/types.h"
 #include "wire/wire.h"
-
-/* linux/pidfd.h of Linux 6.11: PIDFD_GET_NET_NAMESPACE */
-#define PIDFD_NET _IO(0xff, 4)
 
 struct bench_launcher {
     pid_t pid;
@@ -204,13 +200,6 @@ int bench_launch(struct bench_launcher *l, uint64_t *exit_us, struct br_err *err
 {
     int r = bench_sandbox_start(l, err);
     return r < 0 ? r : bench_sandbox_end(l, exit_us, err); /* pid 1 ends when its channel does */
-}
-
-int bench_launch_keeping(struct bench_launcher *l, uint64_t *exit_us, int *net, struct br_err *err)
-{
-    int r = bench_sandbox_start(l, err);
-    *net = r < 0 ? -1 : ioctl(l->pidfd, PIDFD_NET, 0);
-    return r < 0 ? r : bench_sandbox_end(l, exit_us, err);
 }
 
 int bench_launch_call(struct bench_launcher *l, uint64_t *exit_us, struct br_err *err)

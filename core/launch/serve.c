@@ -109,6 +109,7 @@ static int prepare_next(void *ctx, struct br_err *err)
     l->idle_timer = 0;
     if (!l->host)
         return 0;
+    br_host_tidy(l->host, true);
     if (l->pool > 1 && l->launches)
         fill_pool(l, l->pool);
     else if (!l->box && l->pool)
@@ -147,6 +148,7 @@ static void finish(struct launcher *l, struct br_box_end *end)
     br_box_finish(&l->box, end);
     if (low)
         br_pool_settle(l->host);
+    br_host_tidy(l->host, false);
 }
 
 static int box_ended(void *ctx, int fd, short revents, struct br_err *err)

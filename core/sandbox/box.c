@@ -73,6 +73,7 @@ static int clone_child(struct br_box *b, int root, bool sibling, struct br_err *
     b->child = b->pid = (pid_t)pid;
     b->pidfd = pidfd;
     b->ctl = pair[0];
+    br_net_hold(&b->net); /* this process is in it as well */
     b->host->fresh = false;
     b->host->boxes++;
     return 0;
@@ -110,6 +111,7 @@ static void discard(struct br_box *b, bool sibling)
     }
     br_cg_close(&b->cg);
     br_close(&b->mntns);
+    br_net_close(&b->net);
     br_close(&b->pidfd);
 }
 
@@ -158,8 +160,13 @@ static int place(struct br_box *b, struct br_err *err)
 int br_box_make(struct br_host *h, struct br_box *b, unsigned slot, uint64_t id, bool sibling,
                 struct br_err *err)
 {
-    *b = (struct br_box){
-        .host = h, .slot = slot, .shared = &h->shared[slot], .pidfd = -1, .ctl = -1, .mntns = -1};
+    *b = (struct br_box){.host = h,
+                         .slot = slot,
+                         .shared = &h->shared[slot],
+                         .pidfd = -1,
+                         .ctl = -1,
+                         .mntns = -1,
+                         .net = BR_NET_NONE};
     br_leases_init(&b->leases);
     br_cg_init(&h->place, &b->cg);
     b->shared->pid = 0;
@@ -432,6 +439,7 @@ void br_box_finish(struct br_box **bp, struct br_box_end *end)
         snprintf(end->detail, sizeof(end->detail), "%.255s", err.text);
     if (br_mntns_release(b, &err) < 0)
         snprintf(end->detail, sizeof(end->detail), "%.255s", err.text);
+    br_nets_end(&b->host->nets, &b->net);
     if (br_leases_close(&b->leases, &err) < 0)
         snprintf(end->detail, sizeof(end->detail), "%.255s", err.text);
     end->verified = end->detail[0] == 0;

@@ -105,6 +105,20 @@ struct br_mask_id {
     uint32_t dev_major, dev_minor;
 };
 
+/* The network namespace of a box: a descriptor that keeps it, and one of a file in it that reads as
+ * long as there is one; -1: none. */
+struct br_net {
+    int ns, file;
+};
+#define BR_NET_NONE ((struct br_net){.ns = -1, .file = -1})
+
+/* Those of boxes that have ended (nets.c). */
+#define BR_NETS_MAX 64u
+struct br_nets {
+    unsigned n;
+    struct br_net ended[BR_NETS_MAX];
+};
+
 /* One box of the launcher's own, the prepared ones, and one that has been taken from them. */
 #define BR_SLOTS (2 + BR_POOL_MAX)
 
@@ -143,7 +157,8 @@ struct br_host {
     struct br_box_shared *shared; /* BR_SLOTS of them; 0: of the box that the launcher makes */
     struct br_pool *pool;         /* NULL: not started */
     bool taken[BR_SLOTS];         /* of `shared`: a box that came from the pool has it */
-    struct br_buf facts;          /* of this host, for activations (facts.h) */
+    struct br_nets nets;
+    struct br_buf facts; /* of this host, for activations (facts.h) */
 };
 
 enum {
@@ -183,6 +198,7 @@ struct br_box {
     int ctl;           /* the launcher's end */
     int mntns;         /* its mount namespace, which so outlives pid 1 */
     uint64_t mntns_id; /* 0: this kernel does not number them */
+    struct br_net net;
     bool started;
     bool read; /* measured.limits and the maps are those of .cg.set */
     uint64_t started_us;
@@ -224,6 +240,15 @@ int br_box_child_failed(const struct br_box *b, struct br_err *err);
 int br_mntns_hold(struct br_box *b, struct br_err *err);
 /* Drop it, with its mounts; -BR_E_FAILED if somebody else still holds it. */
 int br_mntns_release(struct br_box *b, struct br_err *err);
+
+/* nets.c. Hold the network namespace in which this process is. */
+void br_net_hold(struct br_net *n);
+void br_net_close(struct br_net *n);
+/* Its box has ended: keep it with the others, or give it up if there is no room. */
+void br_nets_end(struct br_nets *all, struct br_net *n);
+/* Give all up. `wait`, half a second at most, until they are gone: how many are not, because
+ * somebody else holds one. */
+unsigned br_nets_remove(struct br_nets *all, bool wait);
 
 enum { BR_NS_MNT = 1, BR_NS_CGROUP = 6, BR_NS_COUNT = 7 };
 /* The ids of the namespaces first..end-1 of a process ("self" or a pid, and its pidfd or -1). */

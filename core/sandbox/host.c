@@ -152,8 +152,20 @@ void br_host_expect(struct br_host *h, const struct br_plan *plan)
                                    .limits = plan->limits};
 }
 
+void br_host_tidy(struct br_host *h, bool idle)
+{
+    bool full = h->nets.n == BR_NETS_MAX;
+    unsigned left = idle || full ? br_nets_remove(&h->nets, full) : 0;
+    if (left > 0)
+        br_log(BR_LOG_WARN,
+               "network namespaces of sandboxes that have ended still exist (%u of %u): a process "
+               "outside holds one",
+               left, BR_NETS_MAX);
+}
+
 void br_host_idle(struct br_host *h)
 {
+    br_host_tidy(h, true);
     br_close(&h->trial);
     if (h->boxes > 1)
         (void)br_host_refresh(h, NULL); /* a failure is found again by br_box_prepare() */
@@ -279,6 +291,7 @@ void br_host_close(struct br_host **hp)
         return;
     *hp = NULL;
     br_pool_stop(h);
+    (void)br_nets_remove(&h->nets, false);
     br_cg_place_close(&h->place);
     br_close(&h->trial);
     br_idmap_close(&h->idmap);

@@ -49,14 +49,19 @@ struct request {
     uint64_t id;
 };
 
-/* The box as the preparer has it, whose descriptors come along: pidfd, ctl, mntns, then the
- * cgroups. */
+/* The box as the preparer has it, whose descriptors come along: pidfd, ctl, mntns, those of its
+ * network namespace if it has both, then the cgroups. */
 struct reply {
     unsigned slot;
     int code;
     struct br_box box;
 };
-#define REPLY_FDS (3 + BR_CG_CTLS)
+#define REPLY_FDS (5 + BR_CG_CTLS)
+
+static bool has_net(const struct br_box *b)
+{
+    return b->net.ns >= 0 && b->net.file >= 0;
+}
 
 /* ---- the preparer ---- */
 
@@ -75,6 +80,10 @@ static int send_reply(int fd, const struct reply *re)
     const struct br_box *b = &re->box;
     int fds[REPLY_FDS] = {b->pidfd, b->ctl, b->mntns};
     unsigned n = re->code < 0 ? 0 : 3;
+    if (n && has_net(b)) {
+        fds[n++] = b->net.ns;
+        fds[n++] = b->net.file;
+    }
     for (unsigned i = 0; n && i < b->cg.place->ndirs; i++)
         fds[n++] = b->cg.fds[i];
     return br_fds_send(fd, re, sizeof(*re), fds, n);
@@ -130,6 +139,7 @@ static _Noreturn void preparer(struct br_host *h, int fd, pid_t launcher)
         br_close(&re.box.pidfd);
         br_close(&re.box.ctl);
         br_close(&re.box.mntns);
+        br_net_close(&re.box.net);
         if (re.code == 0)
             br_cg_close(&re.box.cg);
     }
@@ -231,7 +241,8 @@ static void take_in(struct br_host *h, struct reply *re, const int *fds, unsigne
 {
     struct br_pool *p = h->pool;
     unsigned i = re->slot;
-    struct br_box *b = re->code == 0 && nfds == 3 + h->place.ndirs ? calloc(1, sizeof(*b)) : NULL;
+    unsigned n = has_net(&re->box) ? 5 : 3; /* the numbers are the preparer's */
+    struct br_box *b = re->code == 0 && nfds == n + h->place.ndirs ? calloc(1, sizeof(*b)) : NULL;
     if (!b) {
         for (unsigned k = 0; k < nfds; k++)
             close(fds[k]);
@@ -244,9 +255,10 @@ static void take_in(struct br_host *h, struct reply *re, const int *fds, unsigne
     b->pidfd = fds[0];
     b->ctl = fds[1];
     b->mntns = fds[2];
+    b->net = n == 5 ? (struct br_net){.ns = fds[3], .file = fds[4]} : BR_NET_NONE;
     b->cg.place = &h->place;
     for (unsigned k = 0; k < h->place.ndirs; k++)
-        b->cg.fds[k] = fds[3 + k];
+        b->cg.fds[k] = fds[n + k];
     p->slots[i].state = SLOT_READY;
     p->slots[i].age = p->clock++;
     p->slots[i].box = b;

@@ -81,6 +81,12 @@ bool br_box_fits(const struct br_box *b, const struct br_plan *plan);
 void br_host_idle(struct br_host *h);
 
 /*
+ * The network namespaces of boxes that have ended: gives them up if there is nothing to do
+ * (`idle`), or if there are many, and then waits until they are gone: 60 ms for 64.
+ */
+void br_host_tidy(struct br_host *h, bool idle);
+
+/*
  * Check everything about the plan that can be checked without starting anything, and fill in
  * plan->sources. `text` gets the plan as the native backend renders it (a JSON object), `facts` the
  * facts of this host that an activation pins (lines of "name value"). Same errors as
