@@ -155,6 +155,8 @@ void br_host_expect(struct br_host *h, const struct br_plan *plan)
 void br_host_tidy(struct br_host *h, bool idle)
 {
     bool full = h->nets.n == BR_NETS_MAX;
+    if (full) /* the last one is where the launcher is, if it made the box itself */
+        (void)br_host_refresh(h, NULL);
     unsigned left = idle || full ? br_nets_remove(&h->nets, full) : 0;
     if (left > 0)
         br_log(BR_LOG_WARN,

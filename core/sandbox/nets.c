@@ -49,17 +49,14 @@ static bool exists(const struct br_net *n)
 unsigned br_nets_remove(struct br_nets *all, bool wait)
 {
     uint64_t deadline = br_now_us() + GONE_DEADLINE_US;
-    unsigned left = wait ? all->n : 0;
+    unsigned left = 0;
     for (unsigned i = 0; i < all->n; i++)
         br_close(&all->ended[i].ns);
-    while (left > 0) {
+    for (unsigned i = all->n; wait && i > 0; i--) {
         struct timespec ms = {.tv_nsec = 1000000};
-        if (!exists(&all->ended[left - 1]))
-            left--;
-        else if (br_now_us() < deadline)
+        while (exists(&all->ended[i - 1]) && br_now_us() < deadline)
             (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &ms, NULL);
-        else
-            break;
+        left += exists(&all->ended[i - 1]);
     }
     for (unsigned i = 0; i < all->n; i++)
         br_close(&all->ended[i].file);
