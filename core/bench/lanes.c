@@ -19,6 +19,8 @@
 /* In this time the launcher has prepared the next ones, and namespaces that are over are removed.
  */
 #define TURN_PAUSE_US 10000u
+/* In this one the kernel has removed what the block before has left. */
+#define BLOCK_PAUSE_US 500000u
 #define POOL 3u
 /* How long bare sandboxes are made on all processors. */
 #define FLOOR_US 1000000u
@@ -169,7 +171,7 @@ static int measure(const struct lanes *l, unsigned rounds, unsigned block, unsig
             if (lane == LANE_BWRAP && !l->bwrap)
                 continue;
             /* the one before it shall not be the reason for what this one costs */
-            usleep(block > 1 ? IDLE_PAUSE_US : TURN_PAUSE_US);
+            usleep(block > 1 ? BLOCK_PAUSE_US : TURN_PAUSE_US);
             uint64_t busy = busy_us(), from = br_now_us();
             for (unsigned i = 0; i < block; i++) {
                 if (pause_us)

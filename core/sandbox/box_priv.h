@@ -105,12 +105,12 @@ struct br_mask_id {
     uint32_t dev_major, dev_minor;
 };
 
-/* The network namespace of a box: a descriptor that keeps it, and one of a file in it that reads as
- * long as there is one; -1: none. */
+/* The network and the ipc namespace of a box: descriptors that keep them, and one of a file in the
+ * network namespace, which reads as long as there is one; -1: none. */
 struct br_net {
-    int ns, file;
+    int ns, ipc, file;
 };
-#define BR_NET_NONE ((struct br_net){.ns = -1, .file = -1})
+#define BR_NET_NONE ((struct br_net){.ns = -1, .ipc = -1, .file = -1})
 
 /* Those of boxes that have ended (nets.c). */
 #define BR_NETS_MAX 64u
@@ -241,7 +241,7 @@ int br_mntns_hold(struct br_box *b, struct br_err *err);
 /* Drop it, with its mounts; -BR_E_FAILED if somebody else still holds it. */
 int br_mntns_release(struct br_box *b, struct br_err *err);
 
-/* nets.c. Hold the network namespace in which this process is. */
+/* nets.c. Hold the namespaces in which this process is. */
 void br_net_hold(struct br_net *n);
 void br_net_close(struct br_net *n);
 /* Its box has ended: keep it with the others, or give it up if there is no room. */

@@ -50,17 +50,17 @@ struct request {
 };
 
 /* The box as the preparer has it, whose descriptors come along: pidfd, ctl, mntns, those of its
- * network namespace if it has both, then the cgroups. */
+ * network namespace if it has all, then the cgroups. */
 struct reply {
     unsigned slot;
     int code;
     struct br_box box;
 };
-#define REPLY_FDS (5 + BR_CG_CTLS)
+#define REPLY_FDS (6 + BR_CG_CTLS)
 
 static bool has_net(const struct br_box *b)
 {
-    return b->net.ns >= 0 && b->net.file >= 0;
+    return b->net.ns >= 0 && b->net.ipc >= 0 && b->net.file >= 0;
 }
 
 /* ---- the preparer ---- */
@@ -82,6 +82,7 @@ static int send_reply(int fd, const struct reply *re)
     unsigned n = re->code < 0 ? 0 : 3;
     if (n && has_net(b)) {
         fds[n++] = b->net.ns;
+        fds[n++] = b->net.ipc;
         fds[n++] = b->net.file;
     }
     for (unsigned i = 0; n && i < b->cg.place->ndirs; i++)
@@ -241,7 +242,7 @@ static void take_in(struct br_host *h, struct reply *re, const int *fds, unsigne
 {
     struct br_pool *p = h->pool;
     unsigned i = re->slot;
-    unsigned n = has_net(&re->box) ? 5 : 3; /* the numbers are the preparer's */
+    unsigned n = has_net(&re->box) ? 6 : 3; /* the numbers are the preparer's */
     struct br_box *b = re->code == 0 && nfds == n + h->place.ndirs ? calloc(1, sizeof(*b)) : NULL;
     if (!b) {
         for (unsigned k = 0; k < nfds; k++)
@@ -255,7 +256,7 @@ static void take_in(struct br_host *h, struct reply *re, const int *fds, unsigne
     b->pidfd = fds[0];
     b->ctl = fds[1];
     b->mntns = fds[2];
-    b->net = n == 5 ? (struct br_net){.ns = fds[3], .file = fds[4]} : BR_NET_NONE;
+    b->net = n == 6 ? (struct br_net){.ns = fds[3], .ipc = fds[4], .file = fds[5]} : BR_NET_NONE;
     b->cg.place = &h->place;
     for (unsigned k = 0; k < h->place.ndirs; k++)
         b->cg.fds[k] = fds[n + k];
