@@ -180,8 +180,10 @@ static int measure(const struct lanes *l, unsigned rounds, unsigned block, unsig
                 if (r < 0)
                     return r;
             }
-            t[lane].cpu_us += busy_us() - busy;
             t[lane].wall_us += br_now_us() - from;
+            if (block > 1)
+                usleep(BLOCK_PAUSE_US); /* the kernel's removal is still to come */
+            t[lane].cpu_us += busy_us() - busy;
         }
     return 0;
 }

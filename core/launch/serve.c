@@ -19,8 +19,10 @@
 /* After a sandbox has started or ended: how long to wait before preparing for the next one. */
 #define IDLE_PREPARE_US 2000u
 #define POOL_LOW 2u
-/* The process that prepares was killed: when to start another one. */
+/* The process that prepares was killed: when to start another one; longer each time while none has
+ * prepared anything. */
 #define POOL_AGAIN_US 20000u
+#define POOL_AGAIN_MAX_US 10000000u
 
 struct launcher {
     struct br_loop *loop;
@@ -34,6 +36,7 @@ struct launcher {
     bool running;
     uint64_t plan_id;
     int idle_timer;
+    uint64_t again_us;    /* POOL_AGAIN_US or more */
     int state_fd;         /* the state directory, or -1 */
     struct br_kept *kept; /* the lease of an ended run, mounted; or NULL */
 };
@@ -83,7 +86,10 @@ static int pool_ready(void *ctx, int fd, short revents, struct br_err *err)
         br_loop_unwatch(l->loop, fd);
         br_pool_stop(l->host);
         br_loop_timer_cancel(l->loop, &l->idle_timer);
-        l->idle_timer = br_loop_timer(l->loop, POOL_AGAIN_US, prepare_next, l);
+        l->idle_timer = br_loop_timer(l->loop, l->again_us, prepare_next, l);
+        l->again_us = l->again_us < POOL_AGAIN_MAX_US / 2 ? l->again_us * 2 : POOL_AGAIN_MAX_US;
+    } else if (br_pool_ready(l->host) > 0) {
+        l->again_us = POOL_AGAIN_US;
     }
     return 0;
 }
@@ -142,7 +148,8 @@ static void after_start(struct launcher *l)
  */
 static void finish(struct launcher *l, struct br_box_end *end)
 {
-    bool low = l->pool > 1 && br_pool_fd(l->host) >= 0 && br_pool_ready(l->host) < POOL_LOW;
+    bool low = l->pool > 1 && br_pool_fd(l->host) >= 0 && !br_pool_stale(l->host) &&
+               br_pool_ready(l->host) < POOL_LOW;
     if (low)
         fill_pool(l, POOL_LOW);
     br_box_finish(&l->box, end);
@@ -241,6 +248,8 @@ static int on_plan(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
     br_plan_free(&plan);
     if (r < 0) {
         br_buf_free(&info.receipt);
+        br_loop_timer_cancel(l->loop, &l->idle_timer);
+        l->idle_timer = br_loop_timer(l->loop, IDLE_PREPARE_US, idle, l);
         return send_refused(l, &why, err);
     }
     l->running = true;
@@ -374,7 +383,8 @@ static int supervisor_gone(struct br_chan *c, int code, void *ctx, struct br_err
 
 int br_launch_serve(int fd, const struct br_host_config *base)
 {
-    struct launcher l = {.init_fd = -1, .state_fd = -1, .pool = base->pool};
+    struct launcher l = {
+        .init_fd = -1, .state_fd = -1, .pool = base->pool, .again_us = POOL_AGAIN_US};
     struct br_err err = {.code = BR_OK};
     br_chan_init(&l.chan, fd, "supervise", rules, BR_ARRAY_LEN(rules), &l);
     l.loop = br_loop_new();

@@ -181,7 +181,8 @@ static void test_preparer_leaves(void **state)
     rig_close(&r);
 }
 
-/* One after another without a pause: each was there before its plan was sent. */
+/* One after another without a pause: each was there before its plan was sent; on a busy machine,
+ * where the launcher does not wait for long, nearly each. */
 static void test_back_to_back(void **state)
 {
     struct rig r;
@@ -189,6 +190,7 @@ static void test_back_to_back(void **state)
     (void)state;
     rig_need_root();
     open_pool(&r, 0);
+    unsigned made = 0;
     for (unsigned i = 0; i < 20; i++) {
         long pid;
         bool there = false;
@@ -197,9 +199,10 @@ static void test_back_to_back(void **state)
         assert_int_equal(sscanf(strstr(r.receipt, "\"pid\":"), "\"pid\":%ld", &pid), 1);
         for (unsigned c = 0; c < n; c++)
             there |= pids[c] == pid;
-        assert_true(there);
+        made += !there;
         rig_exit(&r, 0);
     }
+    assert_in_range(made, 0, 3);
     rig_close(&r);
 }
 
@@ -226,7 +229,7 @@ static void test_ended_networks(void **state)
 {
     struct rig r;
     char said[4096];
-    unsigned most = 0, now = 0, waited = 0;
+    unsigned most = 0, now = 0, before = 0, given_up = 0, waited = 0;
     (void)state;
     rig_need_root();
     BR_CLEANUP_FD int log = memfd_create("log", MFD_CLOEXEC), own = dup(STDERR_FILENO);
@@ -238,10 +241,14 @@ static void test_ended_networks(void **state)
     for (unsigned i = 0; i < 140; i++) {
         assert_true(rig_launch_at(&r, -1));
         rig_exit(&r, 0);
+        before = now;
         now = networks(r.pid);
         most = now > most ? now : most;
+        given_up += now < before;
     }
-    assert_in_range(most, 2, 64);
+    /* the 64th is given up with the others before its end is told */
+    assert_in_range(most, 2, 63);
+    assert_in_range(given_up, 1, 140);
     for (; networks(r.pid) > 0 && waited < PATIENCE_US; waited += 1000)
         usleep(1000);
     assert_int_equal(networks(r.pid), 0);
@@ -249,6 +256,96 @@ static void test_ended_networks(void **state)
     ssize_t n = pread(log, said, sizeof(said) - 1, 0);
     said[n > 0 ? n : 0] = 0;
     assert_string_equal(said, "");
+}
+
+/* Plans that are refused end sandboxes too; what those had is given up when no other one comes. */
+static void test_ended_by_refusal(void **state)
+{
+    struct rig r;
+    unsigned waited = 0;
+    (void)state;
+    rig_need_root();
+    rig_make(&r, 0);
+    r.pool = "0";
+    r.fault = "EXEC:1:1"; /* when everything else is there */
+    rig_start(&r);
+    unsigned first = networks(r.pid), most = 0, now; /* a rig with a fault leaves one open */
+    for (unsigned i = 0; i < 70; i++) {
+        assert_false(rig_launch_at(&r, -1));
+        now = networks(r.pid);
+        most = now > most ? now : most;
+    }
+    assert_true(most > first);
+    for (; networks(r.pid) > first && waited < PATIENCE_US; waited += 1000)
+        usleep(1000);
+    assert_int_equal(networks(r.pid), first);
+    rig_close(&r);
+}
+
+/* What prepares sandboxes cannot leave the namespaces of one, or makes none for it: no sandbox is
+ * in them with somebody else, and launches go on. `nth`: of the call in each process. */
+static void preparer_fails(const char *call, unsigned first, unsigned last, const char *how)
+{
+    static const char *const names[] = {"net", "ipc", "uts"};
+    for (unsigned nth = first; nth <= last; nth++) {
+        struct rig r;
+        char fault[64];
+        unsigned through = 0;
+        snprintf(fault, sizeof(fault), "%s:%u:%s", call, nth, how);
+        rig_make(&r, 0);
+        r.pool = POOL;
+        r.fault = fault;
+        rig_start(&r);
+        for (unsigned i = 0; i < 5; i++) {
+            pid_t pids[CHILDREN_MAX], preparer;
+            long pid;
+            if (!rig_launch(&r))
+                continue; /* the launcher's own one, and the same fault */
+            through++;
+            assert_int_equal(sscanf(strstr(r.receipt, "\"pid\":"), "\"pid\":%ld", &pid), 1);
+            (void)children(r.pid, pids, &preparer);
+            for (unsigned k = 0; preparer && k < BR_ARRAY_LEN(names); k++)
+                if (ns_ino((pid_t)pid, names[k]) == ns_ino(preparer, names[k]))
+                    fail_msg("%s: a sandbox shares its %s namespace", fault, names[k]);
+            rig_exit(&r, 0);
+            usleep(30000); /* others are prepared */
+        }
+        assert_in_range(through, 3, 5);
+        rig_close(&r);
+    }
+}
+
+static void test_preparer_fails(void **state)
+{
+    (void)state;
+    rig_need_root();
+    preparer_fails("SETNS", 1, 1, "1");
+    preparer_fails("SETNS", 1, 3, "once");
+    preparer_fails("UNSHARE", 3, 6, "once");
+}
+
+/* A preparer that can never make one is started less and less often. */
+static void test_preparer_never_works(void **state)
+{
+    struct rig r;
+    pid_t pids[CHILDREN_MAX], preparer, last = 0;
+    unsigned started = 0;
+    (void)state;
+    rig_need_root();
+    rig_make(&r, 0);
+    r.pool = POOL;
+    r.fault = "SETNS:1:1";
+    rig_start(&r);
+    assert_true(rig_launch(&r));
+    rig_exit(&r, 0);
+    for (unsigned ms = 0; ms < 1500; ms++) {
+        (void)children(r.pid, pids, &preparer);
+        started += preparer && preparer != last;
+        last = preparer ? preparer : last;
+        usleep(1000);
+    }
+    assert_in_range(started, 1, 10); /* 75, if it were every 20 ms */
+    rig_close(&r);
 }
 
 /* A prepared sandbox that was killed is not used. */
@@ -368,9 +465,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_never_reused_as_root), cmocka_unit_test(test_never_reused_as_user),
         cmocka_unit_test(test_preparer_leaves),      cmocka_unit_test(test_back_to_back),
-        cmocka_unit_test(test_ended_networks),       cmocka_unit_test(test_prepared_killed),
-        cmocka_unit_test(test_preparer_killed),      cmocka_unit_test(test_launcher_killed),
-        cmocka_unit_test(test_other_limits),
+        cmocka_unit_test(test_ended_networks),       cmocka_unit_test(test_ended_by_refusal),
+        cmocka_unit_test(test_preparer_fails),       cmocka_unit_test(test_preparer_never_works),
+        cmocka_unit_test(test_prepared_killed),      cmocka_unit_test(test_preparer_killed),
+        cmocka_unit_test(test_launcher_killed),      cmocka_unit_test(test_other_limits),
     };
     return cmocka_run_group_tests(tests, rig_delegate, rig_undelegate);
 }

@@ -112,10 +112,11 @@ struct br_net {
 };
 #define BR_NET_NONE ((struct br_net){.ns = -1, .ipc = -1, .file = -1})
 
-/* Those of boxes that have ended (nets.c). */
+/* Those of boxes that have ended (nets.c): so many that giving them up together, which takes 30 to
+ * 100 ms, is rare, and so few that they are 12 MB of kernel memory. */
 #define BR_NETS_MAX 64u
 struct br_nets {
-    unsigned n;
+    unsigned n, max; /* max: as many as there are descriptors for */
     struct br_net ended[BR_NETS_MAX];
 };
 
@@ -241,7 +242,9 @@ int br_mntns_hold(struct br_box *b, struct br_err *err);
 /* Drop it, with its mounts; -BR_E_FAILED if somebody else still holds it. */
 int br_mntns_release(struct br_box *b, struct br_err *err);
 
-/* nets.c. Hold the namespaces in which this process is. */
+/* nets.c. Of this process, whose limit of descriptors is what it will be. */
+void br_nets_init(struct br_nets *all);
+/* Hold the namespaces in which this process is. */
 void br_net_hold(struct br_net *n);
 void br_net_close(struct br_net *n);
 /* Its box has ended: keep it with the others, or give it up if there is no room. */
@@ -250,7 +253,7 @@ void br_nets_end(struct br_nets *all, struct br_net *n);
  * somebody else holds one. */
 unsigned br_nets_remove(struct br_nets *all, bool wait);
 
-enum { BR_NS_MNT = 1, BR_NS_CGROUP = 6, BR_NS_COUNT = 7 };
+enum { BR_NS_MNT = 1, BR_NS_NET = 3, BR_NS_UTS = 5, BR_NS_CGROUP = 6, BR_NS_COUNT = 7 };
 /* The ids of the namespaces first..end-1 of a process ("self" or a pid, and its pidfd or -1). */
 int br_measure_ns(const char *who, int pidfd, unsigned first, unsigned end, uint64_t ns[7],
                   struct br_err *err);

@@ -354,7 +354,7 @@ static int check_fds(int chan)
  * Landlock (or -1). */
 static int arrange_fds(int *ctl, int *rules, int chan, struct br_err *err)
 {
-    /* descriptors come from the launcher's table, which never grows near CTL_FD */
+    /* it has closed all that the launcher had, and so the others that it got are below CTL_FD */
     int moved = fcntl(*ctl, F_DUPFD_CLOEXEC, CTL_FD);
     STEP(moved, "keep the control socket");
     *ctl = moved;

@@ -112,13 +112,23 @@ static bool still_shared(void)
     return shared;
 }
 
+/* Where no more can be made, those of ended boxes are in the way. */
+static int unshare_next(struct br_host *h, int what)
+{
+    int r = br_sys_unshare(what);
+    if (r == 0 || errno != ENOSPC || h->nets.n == 0)
+        return r;
+    (void)br_nets_remove(&h->nets, true);
+    return br_sys_unshare(what);
+}
+
 int br_host_refresh(struct br_host *h, struct br_err *err)
 {
     if (h->fresh)
         return 0;
     int what =
         CLONE_NEWUTS | (br_weak(NETNS) ? 0 : CLONE_NEWNET) | (br_weak(IPCNS) ? 0 : CLONE_NEWIPC);
-    if (br_sys_unshare(what) < 0 || has_left(h, "uts") < 0 ||
+    if (unshare_next(h, what) < 0 || has_left(h, "uts") < 0 ||
         (!br_weak(NETNS) && has_left(h, "net") < 0) || (!br_weak(IPCNS) && has_left(h, "ipc") < 0))
         return br_err_errno(err, BR_E_REQUIREMENT_MISSING,
                             "network, ipc and uts namespaces could not be made; nothing was "
@@ -154,15 +164,17 @@ void br_host_expect(struct br_host *h, const struct br_plan *plan)
 
 void br_host_tidy(struct br_host *h, bool idle)
 {
-    bool full = h->nets.n == BR_NETS_MAX;
-    if (full) /* the last one is where the launcher is, if it made the box itself */
-        (void)br_host_refresh(h, NULL);
-    unsigned left = idle || full ? br_nets_remove(&h->nets, full) : 0;
+    bool full = h->nets.max > 0 && h->nets.n == h->nets.max;
+    if (!idle && !full)
+        return;
+    /* it must not sit in one itself, as it does in that of a box that it has made */
+    bool wait = !idle && !br_weak(NETNS) && br_host_refresh(h, NULL) == 0;
+    unsigned left = br_nets_remove(&h->nets, wait);
     if (left > 0)
         br_log(BR_LOG_WARN,
-               "network namespaces of sandboxes that have ended still exist (%u of %u): a process "
-               "outside holds one",
-               left, BR_NETS_MAX);
+               "network namespaces of sandboxes that have ended still exist: %u of %u. A process "
+               "outside holds them",
+               left, h->nets.max);
 }
 
 void br_host_idle(struct br_host *h)
@@ -270,6 +282,7 @@ int br_host_open(struct br_host **out, const struct br_host_config *cfg, struct 
     br_plan_default(&usual);
     br_host_expect(h, &usual);
     h->rootfs = h->state_fd = h->uid_taken = -1;
+    br_nets_init(&h->nets);
     br_image_root_init(&h->image);
     snprintf(h->image_id, sizeof(h->image_id), "%s", BR_IMAGE_HOST);
     h->trial = -1;

@@ -11,20 +11,38 @@
  * time. Trusts the kernel.
  */
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "sandbox/box_priv.h"
 
-/* It belongs to what the kernel makes first and takes apart last. */
-#define NET_FILE "/proc/sys/net/core/somaxconn"
+/* The first belongs to what the kernel makes first and takes apart last. Where the user namespace
+ * is not the host's, Linux has it from 6.4 on. */
+static const char *const files[] = {"/proc/sys/net/core/somaxconn",
+                                    "/proc/sys/net/ipv4/ip_forward"};
 #define GONE_DEADLINE_US 500000u
+/* Descriptors that a launcher needs for other things, and one box here. */
+#define FDS_ELSE 192u
+#define FDS_EACH 3u
+
+void br_nets_init(struct br_nets *all)
+{
+    struct rlimit l;
+    rlim_t room = getrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur > FDS_ELSE
+                      ? (l.rlim_cur - FDS_ELSE) / FDS_EACH
+                      : 0;
+    all->n = 0;
+    all->max = room < BR_NETS_MAX ? (unsigned)room : BR_NETS_MAX;
+}
 
 void br_net_hold(struct br_net *n)
 {
     n->ns = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
     n->ipc = open("/proc/self/ns/ipc", O_RDONLY | O_CLOEXEC);
-    n->file = open(NET_FILE, O_RDONLY | O_CLOEXEC);
+    n->file = -1;
+    for (unsigned i = 0; n->file < 0 && i < BR_ARRAY_LEN(files); i++)
+        n->file = open(files[i], O_RDONLY | O_CLOEXEC);
 }
 
 void br_net_close(struct br_net *n)
@@ -36,7 +54,7 @@ void br_net_close(struct br_net *n)
 
 void br_nets_end(struct br_nets *all, struct br_net *n)
 {
-    if (n->ns >= 0 && all->n < BR_NETS_MAX)
+    if (n->ns >= 0 && n->file >= 0 && all->n < all->max)
         all->ended[all->n++] = *n;
     else
         br_net_close(n);
@@ -46,7 +64,7 @@ void br_nets_end(struct br_nets *all, struct br_net *n)
 static bool exists(const struct br_net *n)
 {
     char text[32];
-    return n->file >= 0 && pread(n->file, text, sizeof(text), 0) >= 0;
+    return pread(n->file, text, sizeof(text), 0) >= 0;
 }
 
 unsigned br_nets_remove(struct br_nets *all, bool wait)

@@ -90,34 +90,49 @@ static int send_reply(int fd, const struct reply *re)
     return br_fds_send(fd, re, sizeof(*re), fds, n);
 }
 
+struct home {
+    int fds[HOMES];
+    uint64_t ids[BR_NS_COUNT];
+};
+
+/* What it has left last is remembered as that: its home, whose numbers nobody gets while it lives.
+ */
+static void go_home(struct br_host *h, const struct home *home)
+{
+    h->fresh = false;
+    for (unsigned i = 0; i < HOMES; i++)
+        if (br_sys_setns(home->fds[i], homes[i].type) < 0)
+            _exit(70);
+    if (br_measure_ns("self", -1, BR_NS_NET, BR_NS_UTS + 1, h->last_ns, NULL) < 0)
+        _exit(70);
+    for (unsigned i = BR_NS_NET; i <= BR_NS_UTS; i++)
+        if (h->last_ns[i] != home->ids[i])
+            _exit(70); /* it would stay in those of a box */
+}
+
 /*
- * The namespaces in which it homes: its own, and of no box. It goes back to them from those of the
+ * The namespaces in which it rests: its own, and of no box. It goes back to them from those of the
  * box that it has made, so that nobody but the box is in these, and makes those of the next box
  * only when that is asked for: what it does unasked would take a processor from the launch that
  * comes.
  */
-static void make_home(struct br_host *h, int home[HOMES])
+static void make_home(struct br_host *h, struct home *home)
 {
+    h->nets.n = 0;    /* the launcher's */
     h->fresh = false; /* the launcher sits in those that it has now */
-    if (br_host_refresh(h, NULL) < 0)
+    if (br_host_refresh(h, NULL) < 0 ||
+        br_measure_ns("self", -1, BR_NS_NET, BR_NS_UTS + 1, home->ids, NULL) < 0)
         _exit(70);
     for (unsigned i = 0; i < HOMES; i++)
-        if ((home[i] = open(homes[i].path, O_RDONLY | O_CLOEXEC)) < 0)
+        if ((home->fds[i] = open(homes[i].path, O_RDONLY | O_CLOEXEC)) < 0)
             _exit(70);
     h->fresh = false; /* no box is made in them */
 }
 
-static void go_home(struct br_host *h, const int home[HOMES])
-{
-    h->fresh = false;
-    for (unsigned i = 0; i < HOMES; i++)
-        if (br_sys_setns(home[i], homes[i].type) < 0)
-            _exit(70);
-}
-
 static _Noreturn void preparer(struct br_host *h, int fd, pid_t launcher)
 {
-    int keep[BR_HOST_FDS + 1], home[HOMES];
+    int keep[BR_HOST_FDS + 1];
+    struct home home;
     struct request rq;
     unsigned n = br_host_fds(h, keep);
     keep[n++] = fd;
@@ -125,7 +140,7 @@ static _Noreturn void preparer(struct br_host *h, int fd, pid_t launcher)
         _exit(70);
     (void)prctl(PR_SET_NAME, "bridle-prepare");
     br_close_from(3, keep, n);
-    make_home(h, home);
+    make_home(h, &home);
     for (;;) {
         ssize_t k = recv(fd, &rq, sizeof(rq), 0);
         if (k < 0 && errno == EINTR)
@@ -134,7 +149,7 @@ static _Noreturn void preparer(struct br_host *h, int fd, pid_t launcher)
             _exit(0);
         struct reply re = {.slot = rq.slot};
         re.code = br_box_make(h, &re.box, rq.slot, rq.id, true, NULL);
-        go_home(h, home);
+        go_home(h, &home);
         if (send_reply(fd, &re) < 0)
             _exit(0);
         br_close(&re.box.pidfd);
@@ -275,8 +290,14 @@ int br_pool_receive(struct br_host *h)
             br_fds_receive(h->pool->fd, &re, sizeof(re), MSG_DONTWAIT, fds, REPLY_FDS, &nfds);
         if (n < 0 && errno == EAGAIN)
             return 0;
-        if (n != sizeof(re) || re.slot >= BR_SLOTS || h->pool->slots[re.slot].state != SLOT_ASKED)
+        bool good =
+            n == sizeof(re) && re.slot < BR_SLOTS && h->pool->slots[re.slot].state == SLOT_ASKED;
+        if (!good) {
+            while (nfds > 0)
+                br_close(&fds[--nfds]);
+            (void)shutdown(h->pool->fd, SHUT_RDWR); /* seen by who watches it, too */
             return -BR_E_PEER_GONE;
+        }
         take_in(h, &re, fds, nfds);
     }
 }
@@ -289,9 +310,10 @@ static bool readable(int fd, int ms)
 
 void br_pool_settle(struct br_host *h)
 {
-    while (count(h, SLOT_ASKED) && readable(h->pool->fd, PATIENCE_MS))
-        if (br_pool_receive(h) < 0)
-            return; /* it has ended: seen again by who watches br_pool_fd() */
+    uint64_t end = br_now_us() + PATIENCE_MS * 1000, now;
+    while (count(h, SLOT_ASKED) && (now = br_now_us()) < end)
+        if (!readable(h->pool->fd, (int)((end - now) / 1000)) || br_pool_receive(h) < 0)
+            return;
 }
 
 struct br_box *br_pool_take(struct br_host *h, const struct br_plan *plan)

@@ -27,7 +27,8 @@ unsigned br_pool_ready(const struct br_host *h);
 /* A prepared box that fits this plan, waiting a little for one that is on its way; NULL: make one.
  * One that does not fit is thrown away: whoever asks for something else will do so again. */
 struct br_box *br_pool_take(struct br_host *h, const struct br_plan *plan);
-/* Until the preparer has made all that it was asked for, and rests; a tenth of a second at most. */
+/* Until the preparer has made all that it was asked for, and rests; but not for more than a tenth
+ * of a second. */
 void br_pool_settle(struct br_host *h);
 /* End the preparer, throw away every box that was not taken, and verify that they are gone. */
 void br_pool_stop(struct br_host *h);

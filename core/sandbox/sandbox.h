@@ -82,7 +82,8 @@ void br_host_idle(struct br_host *h);
 
 /*
  * The network namespaces of boxes that have ended: gives them up if there is nothing to do
- * (`idle`), or if there are many, and then waits until they are gone: 60 ms for 64.
+ * (`idle`), or if there are many, and then waits until they are gone: mostly 60 ms for 64, and half
+ * a second if a process outside holds one, which is logged.
  */
 void br_host_tidy(struct br_host *h, bool idle);
 

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,6 +65,7 @@ static void in_child(void (*check)(void))
 static void all_gone(void)
 {
     static struct br_nets all;
+    br_nets_init(&all);
     int before = (int)test_open_fds(), last;
     make(&all, 8);
     MUST(all.n == 8);
@@ -81,6 +83,7 @@ static void all_gone(void)
 static void one_held(void)
 {
     static struct br_nets all;
+    br_nets_init(&all);
     make(&all, 5);
     int held = dup(all.ended[2].ns), file = dup(all.ended[2].file), gone = dup(all.ended[4].file);
     MUST(held >= 0 && file >= 0 && gone >= 0);
@@ -93,6 +96,7 @@ static void one_held(void)
 static void without_waiting(void)
 {
     static struct br_nets all;
+    br_nets_init(&all);
     make(&all, 3);
     int last = dup(all.ended[2].file);
     MUST(br_nets_remove(&all, false) == 0);
@@ -106,7 +110,9 @@ static void without_waiting(void)
 static void no_room(void)
 {
     static struct br_nets all;
+    br_nets_init(&all);
     struct br_net n = BR_NET_NONE;
+    MUST(all.max == BR_NETS_MAX);
     br_nets_end(&all, &n);
     MUST(all.n == 0);
     int before = (int)test_open_fds();
@@ -114,6 +120,25 @@ static void no_room(void)
     MUST(all.n == BR_NETS_MAX);
     MUST((int)test_open_fds() == before + 3 * (int)BR_NETS_MAX);
     MUST(br_nets_remove(&all, true) == 0);
+}
+
+/* As many as there are descriptors for: two, and none. */
+static void few_descriptors(void)
+{
+    static struct br_nets all;
+    struct rlimit l;
+    MUST(getrlimit(RLIMIT_NOFILE, &l) == 0);
+    l.rlim_cur = 192 + 2 * 3 + 2;
+    MUST(setrlimit(RLIMIT_NOFILE, &l) == 0);
+    br_nets_init(&all);
+    make(&all, 3);
+    MUST(all.n == 2);
+    MUST(br_nets_remove(&all, true) == 0);
+    l.rlim_cur = 192 + 2;
+    MUST(setrlimit(RLIMIT_NOFILE, &l) == 0);
+    br_nets_init(&all);
+    make(&all, 1);
+    MUST(all.n == 0);
 }
 
 static void test_all_gone(void **state)
@@ -140,13 +165,18 @@ static void test_no_room(void **state)
     in_child(no_room);
 }
 
+static void test_few_descriptors(void **state)
+{
+    (void)state;
+    in_child(few_descriptors);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_gone),
-        cmocka_unit_test(test_one_held),
-        cmocka_unit_test(test_without_waiting),
-        cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_all_gone),        cmocka_unit_test(test_one_held),
+        cmocka_unit_test(test_without_waiting), cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_few_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
