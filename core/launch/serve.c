@@ -249,7 +249,8 @@ static int on_plan(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
     if (r < 0) {
         br_buf_free(&info.receipt);
         br_loop_timer_cancel(l->loop, &l->idle_timer);
-        l->idle_timer = br_loop_timer(l->loop, IDLE_PREPARE_US, idle, l);
+        if (l->host)
+            l->idle_timer = br_loop_timer(l->loop, IDLE_PREPARE_US, idle, l);
         return send_refused(l, &why, err);
     }
     l->running = true;
