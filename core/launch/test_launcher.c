@@ -7,6 +7,7 @@
  *   BRIDLE_TEST_FAIL=CALL:N:ERRNO    the N-th call of that wrapper (1...) fails, and all later ones
  *   BRIDLE_TEST_FAIL=CALL:N:nothing  they say that they have worked and do nothing
  *   BRIDLE_TEST_FAIL=CALL:N:once     the N-th alone does so
+ *   BRIDLE_TEST_FAIL=CALL:N:own=ERRNO  the launcher's own N-th alone fails
  *   BRIDLE_TEST_FAIL=CALL:N:kill     the launcher is killed right before its N-th call
  *   BRIDLE_TEST_KILL=N               SIGKILL for bridle-launch at the N-th call of any wrapper, by
  *                                    itself or by any process that it made
@@ -28,9 +29,12 @@ static enum br_sys fail_call;
 static int fail_at, fail_errno, seen;
 static bool once;
 static pid_t launcher; /* 0: nobody is killed */
+static pid_t own;      /* 0: calls of every process are counted */
 
 static int hook(enum br_sys call)
 {
+    if (own && getpid() != own)
+        return 0;
     if (call != fail_call || ++seen < fail_at || (once && seen > fail_at))
         return 0;
     if (launcher && getpid() == launcher)
@@ -44,8 +48,10 @@ static int set_failure(const char *text)
     if (sscanf(text, "%31[A-Z0-9_]:%d:%15s", name, &fail_at, how) != 3)
         return -1;
     launcher = strcmp(how, "kill") == 0 ? getpid() : 0;
-    once = strcmp(how, "once") == 0;
-    fail_errno = once || strcmp(how, "nothing") == 0 ? BR_SYS_NOTHING : atoi(how);
+    bool nothing = strcmp(how, "once") == 0 || strcmp(how, "nothing") == 0;
+    own = strncmp(how, "own=", 4) == 0 ? getpid() : 0;
+    once = own || strcmp(how, "once") == 0;
+    fail_errno = nothing ? BR_SYS_NOTHING : atoi(own ? how + 4 : how);
     for (int c = 0; c < BR_SYS_COUNT_; c++)
         if (strcmp(br_sys_name((enum br_sys)c), name) == 0) {
             fail_call = (enum br_sys)c;
