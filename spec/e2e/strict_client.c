@@ -66,6 +66,16 @@ static void keep_event(struct strict *c)
     c->stopped = strstr(event, "{\"v\":1,\"type\":\"agent.stopped\"") == event;
 }
 
+static void keep_ask(struct strict *c)
+{
+    if (!strstr(c->text, "\"type\":\"permission.requested\""))
+        return;
+    const char *at = strstr(c->text, "\"permissionId\":\"");
+    assert_non_null(at);
+    assert_true(c->nasks < STRICT_ASKS);
+    snprintf(c->asks[c->nasks++], BR_ID_MAX, "%.*s", (int)strcspn(at + 16, "\""), at + 16);
+}
+
 const char *strict_hear(struct strict *c)
 {
     struct br_err err = {.code = BR_OK};
@@ -90,6 +100,7 @@ const char *strict_hear(struct strict *c)
         free(c->text);
         c->text = strndup(m.data, m.n);
         keep_event(c);
+        keep_ask(c);
         return c->text;
     }
 }
@@ -178,6 +189,7 @@ void strict_new(struct strict *c, const char *workspace)
     c->next_seq = 0;
     c->stopped = false;
     br_buf_reset(&c->seen);
+    c->nasks = 0;
 }
 
 void strict_prompt(struct strict *c, const char *content)
@@ -190,10 +202,11 @@ void strict_prompt(struct strict *c, const char *content)
 
 void strict_asked(struct strict *c, char permission[BR_ID_MAX])
 {
-    const char *text = strict_until(c, "\"type\":\"permission.requested\""),
-               *at = strstr(text, "\"permissionId\":\"");
-    assert_non_null(at);
-    snprintf(permission, BR_ID_MAX, "%.*s", (int)strcspn(at + 16, "\""), at + 16);
+    if (c->nasks == 0)
+        (void)strict_until(c, "\"type\":\"permission.requested\"");
+    assert_true(c->nasks > 0);
+    snprintf(permission, BR_ID_MAX, "%s", c->asks[0]);
+    memmove(c->asks[0], c->asks[1], --c->nasks * sizeof(c->asks[0]));
 }
 
 void strict_respond(struct strict *c, const char *session, const char *permission,

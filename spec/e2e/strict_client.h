@@ -18,6 +18,8 @@
 
 #include "ws/ws.h"
 
+#define STRICT_ASKS 16u
+
 struct strict {
     int fd;
     struct br_ws_reader reader;
@@ -30,6 +32,9 @@ struct strict {
     uint64_t next_seq;       /* of its events */
     bool stopped;
     struct br_buf seen; /* its events, one a line */
+    /* questions that were heard, and which strict_asked() has not told yet */
+    char asks[STRICT_ASKS][BR_ID_MAX];
+    unsigned nasks;
 };
 
 /* Connect, upgrade and initialize; `extended`: with the extension. */
@@ -48,7 +53,8 @@ const char *strict_until(struct strict *c, const char *what);
 void strict_new(struct strict *c, const char *workspace);
 /* session/prompt (id 2). */
 void strict_prompt(struct strict *c, const char *content);
-/* Read on to permission.requested; its id is put into `permission`. */
+/* The next permission.requested, also one that was heard while something else was waited for: those
+ * of one turn come as they are stored, between other answers. Its id is put into `permission`. */
 void strict_asked(struct strict *c, char permission[BR_ID_MAX]);
 void strict_respond(struct strict *c, const char *session, const char *permission,
                     const char *decision);
