@@ -18,6 +18,7 @@
 
 /* After a sandbox has started or ended: how long to wait before preparing for the next one. */
 #define IDLE_PREPARE_US 2000u
+/* Fewer prepared ones are few. */
 #define POOL_LOW 2u
 /* The process that prepares was killed: when to start another one; longer each time while none has
  * prepared anything. */
@@ -78,6 +79,13 @@ static int send_stopped(struct launcher *l, const struct br_box_end *end, struct
 
 static int prepare_next(void *ctx, struct br_err *err);
 
+/* What is done if nothing else comes before; it replaces what was to be done so. */
+static void later(struct launcher *l, uint64_t us, int (*what)(void *ctx, struct br_err *err))
+{
+    br_loop_timer_cancel(l->loop, &l->idle_timer);
+    l->idle_timer = br_loop_timer(l->loop, us, what, l);
+}
+
 static int pool_ready(void *ctx, int fd, short revents, struct br_err *err)
 {
     struct launcher *l = ctx;
@@ -85,8 +93,7 @@ static int pool_ready(void *ctx, int fd, short revents, struct br_err *err)
     if (br_pool_receive(l->host) < 0) {
         br_loop_unwatch(l->loop, fd);
         br_pool_stop(l->host);
-        br_loop_timer_cancel(l->loop, &l->idle_timer);
-        l->idle_timer = br_loop_timer(l->loop, l->again_us, prepare_next, l);
+        later(l, l->again_us, prepare_next);
         l->again_us = l->again_us < POOL_AGAIN_MAX_US / 2 ? l->again_us * 2 : POOL_AGAIN_MAX_US;
     } else if (br_pool_ready(l->host) > 0) {
         l->again_us = POOL_AGAIN_US;
@@ -130,6 +137,7 @@ static int idle(void *ctx, struct br_err *err)
     struct launcher *l = ctx;
     (void)err;
     l->idle_timer = 0;
+    br_host_tidy(l->host, true);
     br_host_idle(l->host);
     return 0;
 }
@@ -137,8 +145,7 @@ static int idle(void *ctx, struct br_err *err)
 static void after_start(struct launcher *l)
 {
     l->launches++;
-    br_loop_timer_cancel(l->loop, &l->idle_timer);
-    l->idle_timer = br_loop_timer(l->loop, IDLE_PREPARE_US, idle, l);
+    later(l, IDLE_PREPARE_US, idle);
 }
 
 /*
@@ -169,8 +176,7 @@ static int box_ended(void *ctx, int fd, short revents, struct br_err *err)
     if (!end.verified)
         br_log(BR_LOG_ERROR, "the sandbox was not removed completely: %s", end.detail);
     int r = send_stopped(l, &end, err);
-    br_loop_timer_cancel(l->loop, &l->idle_timer);
-    l->idle_timer = br_loop_timer(l->loop, IDLE_PREPARE_US, prepare_next, l);
+    later(l, IDLE_PREPARE_US, prepare_next);
     return r;
 }
 
@@ -248,9 +254,8 @@ static int on_plan(struct br_chan *c, struct br_msg *m, void *ctx, struct br_err
     br_plan_free(&plan);
     if (r < 0) {
         br_buf_free(&info.receipt);
-        br_loop_timer_cancel(l->loop, &l->idle_timer);
         if (l->host)
-            l->idle_timer = br_loop_timer(l->loop, IDLE_PREPARE_US, idle, l);
+            later(l, IDLE_PREPARE_US, idle);
         return send_refused(l, &why, err);
     }
     l->running = true;

@@ -85,6 +85,14 @@ static void ns_of(const struct rig *r, char ns[7][32])
     }
 }
 
+/* Of pid 1, as the host sees it. */
+static pid_t receipt_pid(const struct rig *r)
+{
+    long pid = 0;
+    assert_int_equal(sscanf(strstr(r->receipt, "\"pid\":"), "\"pid\":%ld", &pid), 1);
+    return (pid_t)pid;
+}
+
 /* Each prepared sandbox is used once: no two runs share a namespace, a pid or a file. The inode
  * numbers of namespaces are never reused while one lives, so all are kept alive by a descriptor. */
 static void never_reused(uid_t uid)
@@ -98,11 +106,9 @@ static void never_reused(uid_t uid)
     open_pool(&r, uid);
     for (unsigned i = 0; i < RUNS; i++) {
         char path[64];
-        long pid;
         assert_true(rig_launch(&r));
         ns_of(&r, seen[i]);
-        assert_int_equal(sscanf(strstr(r.receipt, "\"pid\":"), "\"pid\":%ld", &pid), 1);
-        snprintf(path, sizeof(path), "/proc/%ld/ns/net", pid);
+        snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)receipt_pid(&r));
         keep[i] = open(path, O_RDONLY | O_CLOEXEC);
         assert_true(keep[i] >= 0);
         for (unsigned k = 0; k < i; k++)
@@ -140,22 +146,28 @@ static ino_t ns_ino(pid_t pid, const char *name)
     return stat(path, &st) == 0 ? st.st_ino : 0;
 }
 
-/* Is what prepares sandboxes in such a namespace of one? */
-static bool is_in_one(const struct rig *r, const char *name)
+/* What a sandbox gets from who makes it. */
+static const char *const names[] = {"net", "ipc", "uts"};
+
+/* Is what prepares sandboxes in one of these with a sandbox? Its name, or NULL. */
+static const char *shared_with_one(const struct rig *r)
 {
     pid_t pids[CHILDREN_MAX], preparer;
-    bool shared = false;
     unsigned n = children(r->pid, pids, &preparer);
-    ino_t home = preparer ? ns_ino(preparer, name) : 0;
-    for (unsigned i = 0; home && i < n; i++)
-        shared |= pids[i] != preparer && ns_ino(pids[i], name) == home;
-    return shared;
+    for (unsigned k = 0; preparer && k < BR_ARRAY_LEN(names); k++) {
+        ino_t home = ns_ino(preparer, names[k]);
+        for (unsigned i = 0; home && i < n; i++)
+            if (pids[i] != preparer && ns_ino(pids[i], names[k]) == home)
+                return names[k];
+    }
+    return NULL;
 }
 
 /* Waits until it is in none: the last sandbox is there a moment before it is left. */
-static void await_left(const struct rig *r, const char *name)
+static void await_left(const struct rig *r)
 {
-    for (unsigned waited = 0; is_in_one(r, name); waited += 1000) {
+    const char *name;
+    for (unsigned waited = 0; (name = shared_with_one(r)); waited += 1000) {
         if (waited >= PATIENCE_US)
             fail_msg("the preparer stays in a sandbox's %s namespace", name);
         usleep(1000);
@@ -165,16 +177,15 @@ static void await_left(const struct rig *r, const char *name)
 /* Nobody but a sandbox is in its namespaces, not even what has made it. */
 static void test_preparer_leaves(void **state)
 {
-    static const char *const names[] = {"net", "ipc", "uts"};
     struct rig r;
     ino_t home[BR_ARRAY_LEN(names)] = {0};
     (void)state;
     rig_need_root();
     open_pool(&r, 0);
     for (unsigned i = 0; i < 4; i++) {
+        pid_t preparer = await_pool(&r, 3);
+        await_left(&r);
         for (unsigned k = 0; k < BR_ARRAY_LEN(names); k++) {
-            pid_t preparer = await_pool(&r, 3);
-            await_left(&r, names[k]);
             ino_t now = ns_ino(preparer, names[k]);
             assert_true(now && now != ns_ino(getpid(), names[k]) && now != ns_ino(r.pid, names[k]));
             assert_true(i == 0 || now == home[k]);
@@ -197,13 +208,11 @@ static void test_back_to_back(void **state)
     open_pool(&r, 0);
     unsigned made = 0;
     for (unsigned i = 0; i < 20; i++) {
-        long pid;
         bool there = false;
         unsigned n = children(r.pid, pids, &preparer);
         assert_true(rig_launch(&r));
-        assert_int_equal(sscanf(strstr(r.receipt, "\"pid\":"), "\"pid\":%ld", &pid), 1);
         for (unsigned c = 0; c < n; c++)
-            there |= pids[c] == pid;
+            there |= pids[c] == receipt_pid(&r);
         made += !there;
         rig_exit(&r, 0);
     }
@@ -228,13 +237,21 @@ static unsigned networks(pid_t launcher)
     return n;
 }
 
+/* Until it has no more than so many. */
+static void await_networks(pid_t launcher, unsigned n)
+{
+    for (unsigned waited = 0; networks(launcher) > n && waited < PATIENCE_US; waited += 1000)
+        usleep(1000);
+    assert_int_equal(networks(launcher), n);
+}
+
 /* Network namespaces of sandboxes that have ended are kept while others follow, never more than 64,
  * and given up when none does. Nobody holds one besides, and so nothing is said of that. */
 static void test_ended_networks(void **state)
 {
     struct rig r;
     char said[4096];
-    unsigned most = 0, now = 0, before = 0, given_up = 0, waited = 0;
+    unsigned most = 0, now = 0, before = 0, given_up = 0;
     (void)state;
     rig_need_root();
     BR_CLEANUP_FD int log = memfd_create("log", MFD_CLOEXEC), own = dup(STDERR_FILENO);
@@ -254,9 +271,7 @@ static void test_ended_networks(void **state)
     /* the 64th is given up with the others before its end is told */
     assert_in_range(most, 2, 63);
     assert_in_range(given_up, 1, 140);
-    for (; networks(r.pid) > 0 && waited < PATIENCE_US; waited += 1000)
-        usleep(1000);
-    assert_int_equal(networks(r.pid), 0);
+    await_networks(r.pid, 0);
     rig_close(&r);
     ssize_t n = pread(log, said, sizeof(said) - 1, 0);
     said[n > 0 ? n : 0] = 0;
@@ -267,7 +282,6 @@ static void test_ended_networks(void **state)
 static void test_ended_by_refusal(void **state)
 {
     struct rig r;
-    unsigned waited = 0;
     (void)state;
     rig_need_root();
     rig_make(&r, 0);
@@ -281,9 +295,7 @@ static void test_ended_by_refusal(void **state)
         most = now > most ? now : most;
     }
     assert_true(most > first);
-    for (; networks(r.pid) > first && waited < PATIENCE_US; waited += 1000)
-        usleep(1000);
-    assert_int_equal(networks(r.pid), first);
+    await_networks(r.pid, first);
     rig_close(&r);
 }
 
@@ -322,7 +334,6 @@ static void test_no_room(void **state)
  * in them with somebody else, and launches go on. `nth`: of the call in each process. */
 static void preparer_fails(const char *call, unsigned first, unsigned last, const char *how)
 {
-    static const char *const names[] = {"net", "ipc", "uts"};
     for (unsigned nth = first; nth <= last; nth++) {
         struct rig r;
         char fault[64];
@@ -336,12 +347,10 @@ static void preparer_fails(const char *call, unsigned first, unsigned last, cons
             if (!rig_launch(&r))
                 continue; /* the launcher's own one, and the same fault */
             through++;
-            for (unsigned k = 0; k < BR_ARRAY_LEN(names); k++)
-                await_left(&r, names[k]);
+            await_left(&r);
             rig_exit(&r, 0);
             usleep(30000); /* others are prepared */
-            for (unsigned k = 0; k < BR_ARRAY_LEN(names); k++)
-                await_left(&r, names[k]);
+            await_left(&r);
         }
         assert_in_range(through, 3, 5);
         rig_close(&r);

@@ -106,7 +106,8 @@ struct br_mask_id {
 };
 
 /* The network and the ipc namespace of a box: descriptors that keep them, and one of a file in the
- * network namespace, which reads as long as there is one; -1: none. */
+ * network namespace, which reads as long as there is one. Its owner closes them; all are -1: none.
+ */
 struct br_net {
     int ns, ipc, file;
 };
@@ -244,7 +245,7 @@ int br_mntns_release(struct br_box *b, struct br_err *err);
 
 /* nets.c. Of this process, whose limit of descriptors is what it will be. */
 void br_nets_init(struct br_nets *all);
-/* Hold the namespaces in which this process is. */
+/* Hold the namespaces in which this process is; none if one of the descriptors cannot be had. */
 void br_net_hold(struct br_net *n);
 void br_net_close(struct br_net *n);
 /* Its box has ended: keep it with the others, or give it up if there is no room. */

@@ -179,7 +179,6 @@ void br_host_tidy(struct br_host *h, bool idle)
 
 void br_host_idle(struct br_host *h)
 {
-    br_host_tidy(h, true);
     br_close(&h->trial);
     if (h->boxes > 1)
         (void)br_host_refresh(h, NULL); /* a failure is found again by br_box_prepare() */

@@ -43,6 +43,8 @@ void br_net_hold(struct br_net *n)
     n->file = -1;
     for (unsigned i = 0; n->file < 0 && i < BR_ARRAY_LEN(files); i++)
         n->file = open(files[i], O_RDONLY | O_CLOEXEC);
+    if (n->ns < 0 || n->ipc < 0 || n->file < 0)
+        br_net_close(n);
 }
 
 void br_net_close(struct br_net *n)
@@ -54,7 +56,7 @@ void br_net_close(struct br_net *n)
 
 void br_nets_end(struct br_nets *all, struct br_net *n)
 {
-    if (n->ns >= 0 && n->file >= 0 && all->n < all->max)
+    if (n->ns >= 0 && all->n < all->max)
         all->ended[all->n++] = *n;
     else
         br_net_close(n);

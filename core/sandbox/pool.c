@@ -49,19 +49,14 @@ struct request {
     uint64_t id;
 };
 
-/* The box as the preparer has it, whose descriptors come along: pidfd, ctl, mntns, those of its
- * network namespace if it has all, then the cgroups. */
+/* The box as the preparer has it, whose descriptors come along: pidfd, ctl, mntns, those of struct
+ * br_net if it has them, then the cgroups. */
 struct reply {
     unsigned slot;
     int code;
     struct br_box box;
 };
-#define REPLY_FDS (6 + BR_CG_CTLS)
-
-static bool has_net(const struct br_box *b)
-{
-    return b->net.ns >= 0 && b->net.ipc >= 0 && b->net.file >= 0;
-}
+enum { OWN_FDS = 3, NET_FDS = 3, REPLY_FDS = OWN_FDS + NET_FDS + BR_CG_CTLS };
 
 /* ---- the preparer ---- */
 
@@ -75,12 +70,17 @@ static const struct {
 };
 #define HOMES BR_ARRAY_LEN(homes)
 
+struct home {
+    int fds[HOMES];
+    uint64_t ids[BR_NS_COUNT];
+};
+
 static int send_reply(int fd, const struct reply *re)
 {
     const struct br_box *b = &re->box;
     int fds[REPLY_FDS] = {b->pidfd, b->ctl, b->mntns};
-    unsigned n = re->code < 0 ? 0 : 3;
-    if (n && has_net(b)) {
+    unsigned n = re->code < 0 ? 0 : OWN_FDS;
+    if (n && b->net.ns >= 0) {
         fds[n++] = b->net.ns;
         fds[n++] = b->net.ipc;
         fds[n++] = b->net.file;
@@ -89,11 +89,6 @@ static int send_reply(int fd, const struct reply *re)
         fds[n++] = b->cg.fds[i];
     return br_fds_send(fd, re, sizeof(*re), fds, n);
 }
-
-struct home {
-    int fds[HOMES];
-    uint64_t ids[BR_NS_COUNT];
-};
 
 /* What it has left last is remembered as that: its home, whose numbers nobody gets while it lives.
  */
@@ -257,7 +252,8 @@ static void take_in(struct br_host *h, struct reply *re, const int *fds, unsigne
 {
     struct br_pool *p = h->pool;
     unsigned i = re->slot;
-    unsigned n = has_net(&re->box) ? 6 : 3; /* the numbers are the preparer's */
+    /* the numbers in it are the preparer's */
+    unsigned n = OWN_FDS + (re->box.net.ns >= 0 ? NET_FDS : 0);
     struct br_box *b = re->code == 0 && nfds == n + h->place.ndirs ? calloc(1, sizeof(*b)) : NULL;
     if (!b) {
         for (unsigned k = 0; k < nfds; k++)
@@ -271,7 +267,8 @@ static void take_in(struct br_host *h, struct reply *re, const int *fds, unsigne
     b->pidfd = fds[0];
     b->ctl = fds[1];
     b->mntns = fds[2];
-    b->net = n == 6 ? (struct br_net){.ns = fds[3], .ipc = fds[4], .file = fds[5]} : BR_NET_NONE;
+    b->net =
+        n > OWN_FDS ? (struct br_net){.ns = fds[3], .ipc = fds[4], .file = fds[5]} : BR_NET_NONE;
     b->cg.place = &h->place;
     for (unsigned k = 0; k < h->place.ndirs; k++)
         b->cg.fds[k] = fds[n + k];

@@ -15,7 +15,6 @@
 #include "base/test_tools.h"
 #include "sandbox/fds.h"
 
-/* Descriptors of this process that are open. */
 /* Send `sent` of them to one who takes `max`: what br_fds_receive() says. */
 static ssize_t pass(unsigned sent, unsigned max, unsigned *got)
 {
